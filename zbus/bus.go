@@ -1,0 +1,63 @@
+package zbus
+
+import (
+	"context"
+	"errors"
+)
+
+// Errors of a Bus. Drivers wrap them; test with errors.Is.
+var (
+	ErrDown     = errors.New("zbus: bus is down")                   // not connected now; nothing was sent
+	ErrFull     = errors.New("zbus: out of buffer")                 // too much waits to be sent; nothing was sent
+	ErrTooLarge = errors.New("zbus: message above the bus's limit") // nothing was sent
+	ErrClosed   = errors.New("zbus: closed")
+)
+
+// Bus is the contract of a driver: publish and subscribe by subject, at most once, in order for each publisher and
+// subscriber. Subjects are dot-separated tokens of letters, digits, '-' and '_'. zbustest holds drivers to it.
+//
+// All methods may be called from any goroutine.
+type Bus interface {
+	// Publish hands data to the bus and does not keep it. It does not wait for the network. With a reply subject,
+	// the bus sends an empty message with NoResponders to it when nobody subscribes to subject.
+	// Errors: ErrDown, ErrFull, ErrTooLarge, ErrClosed.
+	Publish(subject, reply string, data []byte) error
+	// Receive opens a receiver: h gets the messages of all its subscriptions, from one goroutine, in order of
+	// arrival over all subjects. h must not block for long; what the driver has to drop meanwhile is reported by
+	// Events.Dropped.
+	Receive(h func(Msg)) (Receiver, error)
+	// MaxPayload is the largest data in bytes, as the connected server says.
+	MaxPayload() int
+	// Up reports whether the bus is connected now.
+	Up() bool
+	// Flush waits until what was published before has reached the server.
+	Flush(ctx context.Context) error
+	// Close flushes within ctx, ends all receivers and closes the connection. It may be called more than once.
+	Close(ctx context.Context) error
+}
+
+// Receiver is an ordered stream of messages from several subjects.
+type Receiver interface {
+	// Subscribe adds a subject; once it returns, a message published anywhere afterwards is received.
+	// A subject subscribed twice is received once and needs as many Unsubscribe calls.
+	Subscribe(ctx context.Context, subject string) error
+	Unsubscribe(subject string) error
+	// Close ends the subscriptions, waits within ctx until h has had what already arrived, and ends the goroutine.
+	Close(ctx context.Context) error
+}
+
+// Msg is a message from the bus. Data belongs to the handler and is not changed by anybody afterwards.
+type Msg struct {
+	Subject      string
+	Reply        string
+	Data         []byte
+	NoResponders bool // the answer of the bus itself: nobody subscribes to the subject that was published to
+}
+
+// Events is what a driver tells about its connection, from goroutines of its own. Nil functions are skipped.
+type Events struct {
+	Up      func()          // connected, or connected again
+	Down    func(err error) // the connection is lost; the driver reconnects for ever
+	Dropped func(n int)     // n received messages (at least) were dropped because h was too slow
+	Error   func(err error) // anything else worth a log line
+}

@@ -1,0 +1,83 @@
+package zdiscovery
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"zgame/zmsg"
+)
+
+// Errors of a Discovery. Drivers wrap them; test with errors.Is.
+var (
+	ErrTaken       = errors.New("zdiscovery: node id is taken by a live node")
+	ErrUnavailable = errors.New("zdiscovery: service not reachable")
+	ErrLost        = errors.New("zdiscovery: membership is lost") // the lease ended: join again, with a new epoch
+	ErrClosed      = errors.New("zdiscovery: closed")
+)
+
+// State is where a node is in its life.
+type State string
+
+// The states, in the order in which a node passes them. A node that is gone has no record.
+const (
+	Starting State = "starting" // joined, not serving yet
+	Ready    State = "ready"    // serves
+	Draining State = "draining" // finishes what it has, takes nothing new
+)
+
+// Node is what a node tells the others about itself.
+type Node struct {
+	Ref     zmsg.NodeRef      `json:"ref"`
+	State   State             `json:"state"`
+	Gate    string            `json:"gate,omitempty"`  // URL of the node's gate for clients, "" if it has none
+	Admin   string            `json:"admin,omitempty"` // host:port of metrics and health
+	Version string            `json:"version,omitempty"`
+	Actors  []Actor           `json:"actors,omitempty"` // service actors with message ids, sorted by id
+	Meta    map[string]string `json:"meta,omitempty"`
+}
+
+// Actor is a service actor that other nodes may route to.
+type Actor struct {
+	ID      uint64        `json:"id"`
+	Type    string        `json:"type"`
+	Adverts []zmsg.Advert `json:"adverts"`
+}
+
+// Discovery is the contract of a driver: who is alive, and what each node says about itself. zdiscoverytest holds
+// drivers to it. All methods may be called from any goroutine.
+type Discovery interface {
+	// Join makes this process the node n.Ref.ID with a new epoch (n.Ref.Epoch is ignored), greater than every epoch
+	// that id had before, and keeps it alive until Leave, or until the lease is lost.
+	// Errors: ErrTaken (with what the holder says about itself), ErrUnavailable, ErrClosed, ctx's.
+	Join(ctx context.Context, n Node) (Member, error)
+	// Watch sends the list of nodes: first all there are, then a new Snapshot after each change, the newest only if
+	// the reader is slow. It heals by itself (lost connection, compaction). The channel closes when ctx ends or the
+	// driver is closed. Errors: ErrUnavailable when the first list cannot be read, ErrClosed, ctx's.
+	Watch(ctx context.Context) (<-chan *Snapshot, error)
+	// Up reports whether the service answered lately.
+	Up() bool
+	// Close ends all watches and memberships without waiting for their leases (members should Leave before).
+	Close(ctx context.Context) error
+}
+
+// Member is this process's place in the list.
+type Member interface {
+	// Ref is the identity that Join gave.
+	Ref() zmsg.NodeRef
+	// Update replaces what the node says about itself (n.Ref is ignored). Errors: ErrLost, ErrUnavailable, ctx's.
+	Update(ctx context.Context, n Node) error
+	// ServeUntil is how long this node may act as Ref, as its own clock sees it: the time before sending the last
+	// renewal that was acknowledged, plus the safe part of the lease.
+	ServeUntil() time.Time
+	// Lost is closed when the membership is lost: another process may be this node soon.
+	Lost() <-chan struct{}
+	// Leave removes the node at once. It may be called more than once.
+	Leave(ctx context.Context) error
+}
+
+// Snapshot is the list of nodes at one moment. It is not changed afterwards; readers share it.
+type Snapshot struct {
+	Revision int64  // rises with each change
+	Nodes    []Node // sorted by id: the same order on every node
+}

@@ -1,0 +1,6 @@
+//go:build !invariants
+
+package zmsg
+
+// poison does nothing outside `-tags invariants`.
+func poison([]byte) {}
