@@ -1,0 +1,284 @@
+// Package settings fills a struct of settings from a YAML file and the environment, and tells every fault at once: an
+// unknown key with its line and the nearest right name, a value that does not parse with what was expected.
+//
+// A settings struct nests structs; each field has a `yaml:"name"` tag, a leaf may have `secret:"true"` (never
+// printed) and `help:"..."`. Leaves are string, bool, int, uint64, float64, time.Duration and []string.
+// The key gate.max_sessions is the environment variable PREFIX_GATE_MAX_SESSIONS; lists are separated by commas there.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// leaf is one setting: its dotted key, and where its value lives.
+type leaf struct {
+	key    string
+	value  reflect.Value
+	secret bool
+	help   string
+}
+
+// Load fills dst (a pointer to a settings struct that already holds the defaults) from YAML text (may be empty; name
+// is said in errors) and then from the environment (as os.Environ gives it), which wins. It returns all faults joined.
+func Load(dst any, text []byte, name string, environ []string, prefix string) error {
+	leaves := leavesOf(reflect.ValueOf(dst).Elem(), "")
+	var faults []error
+	faults = append(faults, loadYAML(leaves, text, name)...)
+	faults = append(faults, loadEnv(leaves, environ, prefix)...)
+	return errors.Join(faults...)
+}
+
+func loadYAML(leaves []leaf, text []byte, name string) []error {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return []error{fmt.Errorf("%s: not YAML: %w", name, err)}
+	}
+	if doc.Kind == 0 || len(doc.Content) == 0 {
+		return nil // an empty file is all defaults
+	}
+	var faults []error
+	seen := map[string]int{}
+	var walk func(n *yaml.Node, path string)
+	walk = func(n *yaml.Node, path string) {
+		if n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		if n.Kind != yaml.MappingNode {
+			faults = append(faults, fmt.Errorf("%s:%d: %s: expected a block of settings", name, n.Line, orRoot(path)))
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			k, v := n.Content[i], n.Content[i+1]
+			key := strings.TrimPrefix(path+"."+k.Value, ".")
+			if line, twice := seen[key]; twice {
+				faults = append(faults, fmt.Errorf("%s:%d: %s is set twice, first on line %d", name, k.Line, key, line))
+				continue
+			}
+			seen[key] = k.Line
+			at := slices.IndexFunc(leaves, func(l leaf) bool { return l.key == key })
+			switch {
+			case at >= 0:
+				if err := setNode(leaves[at].value, v); err != nil {
+					faults = append(faults, fmt.Errorf("%s:%d: %s: %w", name, v.Line, key, err))
+				}
+			case slices.ContainsFunc(leaves, func(l leaf) bool { return strings.HasPrefix(l.key, key+".") }):
+				if v.Tag != "!!null" { // `gate:` with nothing below is all defaults
+					walk(v, key)
+				}
+			default:
+				faults = append(faults, fmt.Errorf("%s:%d: unknown key %s%s", name, k.Line, key, didYouMean(key, keysOf(leaves))))
+			}
+		}
+	}
+	walk(doc.Content[0], "")
+	return faults
+}
+
+func loadEnv(leaves []leaf, environ []string, prefix string) []error {
+	byName := map[string]leaf{}
+	for _, l := range leaves {
+		byName[EnvName(prefix, l.key)] = l
+	}
+	names := make([]string, 0, len(byName))
+	for n := range byName {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	var faults []error
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, prefix+"_") {
+			continue
+		}
+		l, ok := byName[name]
+		if !ok {
+			faults = append(faults, fmt.Errorf("environment: unknown variable %s%s", name, didYouMean(name, names)))
+			continue
+		}
+		if err := setText(l.value, value); err != nil {
+			faults = append(faults, fmt.Errorf("environment: %s: %w", name, err))
+		}
+	}
+	return faults
+}
+
+// EnvName returns the environment variable of a dotted key.
+func EnvName(prefix, key string) string {
+	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// Keys returns all dotted keys of the settings struct that ptr points to, in its order.
+func Keys(ptr any) []string { return keysOf(leavesOf(reflect.ValueOf(ptr).Elem(), "")) }
+
+// Text returns the effective settings as YAML, secrets replaced, each with its help as a comment.
+func Text(ptr any) string {
+	var b strings.Builder
+	var open []string
+	for _, l := range leavesOf(reflect.ValueOf(ptr).Elem(), "") {
+		parts := strings.Split(l.key, ".")
+		for depth, p := range parts[:len(parts)-1] {
+			if depth < len(open) && open[depth] == p {
+				continue
+			}
+			open = append(open[:min(depth, len(open))], p)
+			fmt.Fprintf(&b, "%s%s:\n", strings.Repeat("  ", depth), p)
+		}
+		open = open[:min(len(open), len(parts)-1)]
+		line := strings.Repeat("  ", len(parts)-1) + parts[len(parts)-1] + ": " + textOf(l)
+		if l.help != "" {
+			line = fmt.Sprintf("%-44s # %s", line, l.help)
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+func textOf(l leaf) string {
+	if l.secret && !l.value.IsZero() {
+		return `"***"`
+	}
+	switch v := l.value.Interface().(type) {
+	case string:
+		return strconv.Quote(v)
+	case []string:
+		quoted := make([]string, len(v))
+		for i, s := range v {
+			quoted[i] = strconv.Quote(s)
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func leavesOf(v reflect.Value, path string) []leaf {
+	var leaves []leaf
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name := f.Tag.Get("yaml")
+		if name == "" || name == "-" {
+			continue
+		}
+		key := strings.TrimPrefix(path+"."+name, ".")
+		if f.Type.Kind() == reflect.Struct {
+			leaves = append(leaves, leavesOf(v.Field(i), key)...)
+			continue
+		}
+		leaves = append(leaves, leaf{key, v.Field(i), f.Tag.Get("secret") == "true", f.Tag.Get("help")})
+	}
+	return leaves
+}
+
+func keysOf(leaves []leaf) []string {
+	keys := make([]string, len(leaves))
+	for i, l := range leaves {
+		keys[i] = l.key
+	}
+	return keys
+}
+
+func orRoot(path string) string {
+	if path == "" {
+		return "the file"
+	}
+	return path
+}
+
+func setNode(v reflect.Value, n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind == yaml.SequenceNode && v.Kind() == reflect.Slice {
+		list := make([]string, 0, len(n.Content))
+		for _, item := range n.Content {
+			if item.Kind != yaml.ScalarNode {
+				return errors.New("expected a list of texts")
+			}
+			list = append(list, item.Value)
+		}
+		v.Set(reflect.ValueOf(list))
+		return nil
+	}
+	if n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("expected %s", expected(v))
+	}
+	if n.Tag == "!!null" {
+		return fmt.Errorf("is empty; expected %s (leave the key out to get the default)", expected(v))
+	}
+	return setText(v, n.Value)
+}
+
+func setText(v reflect.Value, s string) error {
+	bad := func() error { return fmt.Errorf("%q is not valid; expected %s", s, expected(v)) }
+	switch p := v.Addr().Interface().(type) {
+	case *string:
+		*p = s
+	case *bool:
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return bad()
+		}
+		*p = b
+	case *int:
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			return bad()
+		}
+		*p = n
+	case *uint64:
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return bad()
+		}
+		*p = n
+	case *float64:
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			return bad()
+		}
+		*p = f
+	case *time.Duration:
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return bad()
+		}
+		*p = d
+	case *[]string:
+		*p = nil
+		for item := range strings.SplitSeq(s, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*p = append(*p, item)
+			}
+		}
+	default:
+		panic("settings: unsupported type " + v.Type().String()) // a programmer's mistake, seen by the first test
+	}
+	return nil
+}
+
+func expected(v reflect.Value) string {
+	switch v.Interface().(type) {
+	case string:
+		return "a text"
+	case bool:
+		return "true or false"
+	case int:
+		return "a whole number"
+	case uint64:
+		return "a whole number from 0"
+	case float64:
+		return "a number"
+	case time.Duration:
+		return "a time span with unit, such as 500ms or 10s"
+	default:
+		return "a list of texts"
+	}
+}
