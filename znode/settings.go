@@ -1,0 +1,245 @@
+package znode
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"zgame/internal/settings"
+)
+
+// EnvPrefix opens the name of every environment variable of a node: gate.address is ZGAME_GATE_ADDRESS.
+const EnvPrefix = "ZGAME"
+
+// Settings are what an operator decides about a node. DefaultSettings has the defaults, LoadSettings reads a file and
+// the environment, Text prints them. The yaml tags are the keys of gameserver.yaml.
+type Settings struct {
+	Node struct {
+		ID      string `yaml:"id" help:"unique in the cluster; default: the host's name"`
+		Cluster string `yaml:"cluster" help:"prefix of everything on shared servers: lets clusters share them"`
+	} `yaml:"node"`
+	Log struct {
+		Level  string `yaml:"level" help:"debug, info, warn, error"`
+		Format string `yaml:"format" help:"text, json"`
+	} `yaml:"log"`
+	Gate struct {
+		Enabled     bool     `yaml:"enabled" help:"false: no clients connect to this node"`
+		Address     string   `yaml:"address" help:"host:port to listen on"`
+		URL         string   `yaml:"url" help:"how clients reach this gate; default: ws://localhost:<port>/ws"`
+		Origins     []string `yaml:"origins" help:"browser origins allowed besides the gate's own host"`
+		Text        bool     `yaml:"text" help:"allow JSON text messages (zgame.v1.json)"`
+		MaxSessions int      `yaml:"max_sessions"`
+		MaxMessage  int      `yaml:"max_message" help:"bytes of one client message"`
+		Auth        string   `yaml:"auth" help:"dev: the token is the user's name, for trusted networks only"`
+		TLS         struct {
+			Cert string `yaml:"cert" help:"PEM file; with key: the gate speaks TLS"`
+			Key  string `yaml:"key" help:"PEM file"`
+		} `yaml:"tls"`
+	} `yaml:"gate"`
+	Page struct {
+		Address string `yaml:"address" help:"host:port of the application's web page; empty: none"`
+	} `yaml:"page"`
+	Admin struct {
+		Address string `yaml:"address" help:"host:port of /metrics, /livez, /readyz; empty: none"`
+		Pprof   bool   `yaml:"pprof" help:"serve /debug/pprof/ there"`
+	} `yaml:"admin"`
+	NATS struct {
+		URL         string `yaml:"url"`
+		User        string `yaml:"user"`
+		Password    string `yaml:"password" secret:"true"`
+		Credentials string `yaml:"credentials" help:"NKEY/JWT credentials file"`
+	} `yaml:"nats"`
+	Etcd struct {
+		Endpoints []string      `yaml:"endpoints"`
+		User      string        `yaml:"user"`
+		Password  string        `yaml:"password" secret:"true"`
+		Lease     time.Duration `yaml:"lease" help:"a dead node is gone after this time"`
+	} `yaml:"etcd"`
+	Store struct {
+		Driver string `yaml:"driver" help:"mongo, kv (NATS JetStream)"`
+		Mongo  struct {
+			URI        string `yaml:"uri" secret:"true"`
+			Database   string `yaml:"database"`
+			Collection string `yaml:"collection"`
+		} `yaml:"mongo"`
+		KV struct {
+			Bucket   string `yaml:"bucket"`
+			Replicas int    `yaml:"replicas" help:"copies of the bucket in a NATS cluster"`
+		} `yaml:"kv"`
+	} `yaml:"store"`
+	Start struct {
+		Timeout time.Duration `yaml:"timeout" help:"servers that do not answer by then fail the start"`
+	} `yaml:"start"`
+	Drain struct {
+		Timeout time.Duration `yaml:"timeout" help:"what is queued has so long to finish after SIGTERM"`
+		Delay   time.Duration `yaml:"delay" help:"clients are told to reconnect spread over this time"`
+	} `yaml:"drain"`
+}
+
+// DefaultSettings returns the settings of a node for which the operator said nothing.
+func DefaultSettings() Settings {
+	var s Settings
+	s.Node.ID = hostID()
+	s.Node.Cluster = "zgame"
+	s.Log.Level, s.Log.Format = "info", "text"
+	s.Gate.Enabled, s.Gate.Address = true, ":7000"
+	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
+	s.Gate.Auth = "dev"
+	s.Admin.Address = "127.0.0.1:9090"
+	s.NATS.URL = "nats://127.0.0.1:4222"
+	s.Etcd.Endpoints = []string{"http://127.0.0.1:2379"}
+	s.Etcd.Lease = 10 * time.Second
+	s.Store.Driver = "mongo"
+	s.Store.Mongo.URI = "mongodb://127.0.0.1:27017"
+	s.Store.Mongo.Database, s.Store.Mongo.Collection = "zgame", "objects"
+	s.Store.KV.Bucket, s.Store.KV.Replicas = "zgame_objects", 1
+	s.Start.Timeout = 10 * time.Second
+	s.Drain.Timeout, s.Drain.Delay = 10*time.Second, 2*time.Second
+	return s
+}
+
+var nodeID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// hostID makes a node id of the host's name: what an id may not hold becomes '-'.
+func hostID() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "node-1"
+	}
+	id := strings.Map(func(r rune) rune {
+		if nodeID.MatchString(string(r)) {
+			return r
+		}
+		return '-'
+	}, name)
+	return id[:min(len(id), 64)]
+}
+
+// LoadSettings returns the defaults, changed by the YAML file at path ("" for none), then by the environment, and
+// validated. The error joins every fault.
+func LoadSettings(path string, environ []string) (Settings, error) {
+	s := DefaultSettings()
+	var text []byte
+	if path != "" {
+		var err error
+		if text, err = os.ReadFile(path); err != nil {
+			return s, fmt.Errorf("settings file: %w (gameserver run --check without --config prints one to start from)", err)
+		}
+	}
+	return s, errors.Join(settings.Load(&s, text, path, environ, EnvPrefix), s.Validate())
+}
+
+// Text returns the settings as YAML with comments, without secrets.
+func (s *Settings) Text() string { return settings.Text(s) }
+
+// Validate returns every fault of s, joined, or nil.
+func (s *Settings) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if !nodeID.MatchString(s.Node.ID) {
+		fault("node.id %q: expected 1 to 64 letters, digits, '-' or '_'", s.Node.ID)
+	}
+	if !nodeID.MatchString(s.Node.Cluster) {
+		fault("node.cluster %q: expected 1 to 64 letters, digits, '-' or '_'", s.Node.Cluster)
+	}
+	oneOf := func(key, value string, known ...string) {
+		for _, k := range known {
+			if value == k {
+				return
+			}
+		}
+		fault("%s %q: expected %s", key, value, strings.Join(known, ", "))
+	}
+	oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
+	oneOf("log.format", s.Log.Format, "text", "json")
+	oneOf("gate.auth", s.Gate.Auth, "dev")
+	oneOf("store.driver", s.Store.Driver, "mongo", "kv")
+	address := func(key, value string, mayBeEmpty bool) {
+		if value == "" && mayBeEmpty {
+			return
+		}
+		if _, port, err := net.SplitHostPort(value); err != nil || !validPort(port) {
+			fault("%s %q: expected host:port or :port, with a port from 0 to 65535", key, value)
+		}
+	}
+	address("gate.address", s.Gate.Address, !s.Gate.Enabled)
+	address("page.address", s.Page.Address, true)
+	address("admin.address", s.Admin.Address, true)
+	link := func(key, value string, schemes ...string) {
+		u, err := url.Parse(value)
+		if err != nil || u.Host == "" {
+			fault("%s: expected %s://host:port", key, schemes[0]) // the value may hold a password: it is not printed
+			return
+		}
+		for _, scheme := range schemes {
+			if u.Scheme == scheme {
+				return
+			}
+		}
+		fault("%s: scheme %q: expected %s", key, u.Scheme, strings.Join(schemes, ", "))
+	}
+	for _, u := range strings.Split(s.NATS.URL, ",") {
+		link("nats.url", strings.TrimSpace(u), "nats", "tls", "ws", "wss")
+	}
+	if len(s.Etcd.Endpoints) == 0 {
+		fault("etcd.endpoints: expected at least one, such as http://127.0.0.1:2379")
+	}
+	for _, e := range s.Etcd.Endpoints {
+		link("etcd.endpoints", e, "http", "https")
+	}
+	if s.Store.Driver == "mongo" {
+		link("store.mongo.uri", s.Store.Mongo.URI, "mongodb", "mongodb+srv")
+		if s.Store.Mongo.Database == "" || s.Store.Mongo.Collection == "" {
+			fault("store.mongo: database and collection must not be empty")
+		}
+	}
+	if s.Store.Driver == "kv" && !nodeID.MatchString(s.Store.KV.Bucket) {
+		fault("store.kv.bucket %q: expected 1 to 64 letters, digits, '-' or '_'", s.Store.KV.Bucket)
+	}
+	if s.Gate.URL != "" {
+		link("gate.url", s.Gate.URL, "ws", "wss")
+	}
+	for _, o := range s.Gate.Origins {
+		link("gate.origins", o, "http", "https")
+	}
+	if (s.Gate.TLS.Cert == "") != (s.Gate.TLS.Key == "") {
+		fault("gate.tls: cert and key belong together; only one is set")
+	}
+	positive := func(key string, n int) {
+		if n <= 0 {
+			fault("%s %d: expected a number above 0", key, n)
+		}
+	}
+	positive("gate.max_sessions", s.Gate.MaxSessions)
+	positive("gate.max_message", s.Gate.MaxMessage)
+	positive("store.kv.replicas", s.Store.KV.Replicas)
+	atLeast := func(key string, d, least time.Duration) {
+		if d < least {
+			fault("%s %s: expected at least %s", key, d, least)
+		}
+	}
+	atLeast("etcd.lease", s.Etcd.Lease, 2*time.Second)
+	atLeast("start.timeout", s.Start.Timeout, time.Second)
+	atLeast("drain.timeout", s.Drain.Timeout, 0)
+	atLeast("drain.delay", s.Drain.Delay, 0)
+	return errors.Join(faults...)
+}
+
+func validPort(s string) bool {
+	if s == "" || len(s) > 5 {
+		return false
+	}
+	n := 0
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return false
+		}
+		n = n*10 + int(r-'0')
+	}
+	return n <= 65535
+}

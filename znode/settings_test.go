@@ -1,0 +1,88 @@
+package znode
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"zgame/internal/settings"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	s, err := LoadSettings("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Gate.Address != ":7000" || s.Admin.Address != "127.0.0.1:9090" {
+		t.Errorf("ports differ from the documented ones: %q %q", s.Gate.Address, s.Admin.Address)
+	}
+}
+
+// C4 of known-faults.md: every key by file and by environment, the print of one is the input of the other.
+func TestEveryKeyRoundTrips(t *testing.T) {
+	def := DefaultSettings()
+	path := filepath.Join(t.TempDir(), "gameserver.yaml")
+	text := strings.ReplaceAll(def.Text(), `"***"`, `"mongodb://elsewhere:1"`)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := LoadSettings(path, nil)
+	if err != nil {
+		t.Fatalf("the printed settings do not load: %v\n%s", err, text)
+	}
+	if s.Store.Mongo.URI != "mongodb://elsewhere:1" {
+		t.Errorf("uri %q", s.Store.Mongo.URI)
+	}
+	for _, key := range settings.Keys(&def) {
+		if _, err := LoadSettings("", []string{settings.EnvName(EnvPrefix, key) + "=\x00"}); err == nil && !isText(key) {
+			t.Errorf("%s: rubbish in the environment was not noticed", key)
+		}
+	}
+	s, err = LoadSettings(path, []string{"ZGAME_ETCD_LEASE=30s", "ZGAME_GATE_ORIGINS=http://a,http://b"})
+	if err != nil || s.Etcd.Lease != 30*time.Second || len(s.Gate.Origins) != 2 {
+		t.Errorf("environment: %v %+v", err, s.Gate.Origins)
+	}
+}
+
+// isText says for which keys any text will do.
+func isText(key string) bool {
+	for _, k := range []string{
+		"nats.user", "nats.password", "nats.credentials", "etcd.user", "etcd.password", "store.mongo.database",
+		"store.mongo.collection", "gate.url", "gate.tls.cert", "gate.tls.key", "store.kv.bucket",
+	} {
+		if key == k {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAllFaultsAreNamedAtOnce(t *testing.T) {
+	_, err := LoadSettings("", []string{
+		"ZGAME_NODE_ID=a b", "ZGAME_LOG_LEVEL=loud", "ZGAME_GATE_ADDRESS=7000", "ZGAME_NATS_URL=http://x:1", "ZGAME_ETCD_ENDPOINTS=",
+		"ZGAME_STORE_MONGO_URI=user:secretpassword", "ZGAME_ETCD_LEASE=1ms", "ZGAME_GATE_TLS_CERT=x", "ZGAME_GATE_MAX_MESSAGE=0", "ZGAME_GATE_AUTH=none",
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{
+		`node.id "a b"`, `log.level "loud": expected debug, info, warn, error`, `gate.address "7000": expected host:port`,
+		`nats.url: scheme "http": expected nats`, "etcd.endpoints: expected at least one", "store.mongo.uri: expected mongodb://",
+		"etcd.lease 1ms: expected at least 2s", "gate.tls: cert and key belong together", "gate.max_message 0", `gate.auth "none"`,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "secretpassword") {
+		t.Error("a secret is in the error")
+	}
+}
+
+func TestMissingFileIsNamed(t *testing.T) {
+	if _, err := LoadSettings("/no/such/file.yaml", nil); err == nil || !strings.Contains(err.Error(), "/no/such/file.yaml") {
+		t.Errorf("err %v", err)
+	}
+}
