@@ -1,0 +1,157 @@
+package zmsg
+
+import (
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"zgame/zmsg/wirepb"
+)
+
+// Field numbers of wirepb.Frame and wirepb.Packet.
+const (
+	frameKind    = 1
+	frameID      = 2
+	frameSeq     = 3
+	frameCode    = 4
+	frameText    = 5
+	frameBody    = 6
+	frameTimeout = 7
+	frameControl = 8
+	frameType    = 10
+
+	packetFrames = 1
+)
+
+// AppendFrame appends f as one wirepb.Frame: the bytes that deterministic proto.Marshal gives. Bytes in f.Text that
+// are not UTF-8 are replaced, since the other side would refuse the whole packet for them. It does not allocate where
+// dst has the room.
+func AppendFrame(dst []byte, f *Frame) []byte {
+	if !utf8.ValidString(f.Text) {
+		g := *f
+		g.Text = clean(f.Text)
+		return appendFrame(dst, &g)
+	}
+	return appendFrame(dst, f)
+}
+
+// AppendPacketFrame appends f as one more frame of the wirepb.Packet in dst: a packet is a concatenation of such
+// pieces. Like AppendFrame otherwise.
+func AppendPacketFrame(dst []byte, f *Frame) []byte {
+	if !utf8.ValidString(f.Text) {
+		g := *f
+		g.Text = clean(f.Text)
+		return appendFrame(appendHead(dst, packetFrames, g.size()), &g)
+	}
+	return appendFrame(appendHead(dst, packetFrames, f.size()), f)
+}
+
+// size is the number of bytes that appendFrame appends.
+func (f *Frame) size() int {
+	n := sizeUint(frameKind, uint64(f.Kind)) + sizeUint(frameID, uint64(f.ID)) + sizeUint(frameSeq, f.Seq) +
+		sizeUint(frameCode, uint64(f.Code)) + sizeBytes(frameText, len(f.Text)) + sizeBytes(frameBody, len(f.Body)) +
+		sizeUint(frameTimeout, uint64(f.TimeoutMs))
+	if f.Control != nil {
+		n += tagSize(frameControl) + protowire.SizeBytes(len(f.Control))
+	}
+	return n
+}
+
+func appendFrame(b []byte, f *Frame) []byte {
+	b = appendUint(b, frameKind, uint64(f.Kind))
+	b = appendUint(b, frameID, uint64(f.ID))
+	b = appendUint(b, frameSeq, f.Seq)
+	b = appendUint(b, frameCode, uint64(f.Code))
+	b = appendString(b, frameText, f.Text)
+	b = appendBytes(b, frameBody, f.Body)
+	b = appendUint(b, frameTimeout, uint64(f.TimeoutMs))
+	if f.Control != nil {
+		b = append(appendHead(b, frameControl, len(f.Control)), f.Control...)
+	}
+	return b
+}
+
+// Decode sets f to the wirepb.Frame in b. Text, Body and Control alias b. Unknown fields are skipped, and so are the
+// fields of text messages. Control is not looked into: whoever unmarshals it learns whether it is well formed.
+// Errors wrap ErrMalformed; f is not to be used then.
+func (f *Frame) Decode(b []byte) error {
+	*f = Frame{}
+	var fl field
+	for len(b) > 0 {
+		n := fl.next(b)
+		if n < 0 {
+			return malformed("frame: bad field")
+		}
+		b = b[n:]
+		if fl.typ == protowire.VarintType {
+			switch fl.number {
+			case frameKind:
+				f.Kind = wirepb.FrameKind(fl.num)
+			case frameID:
+				f.ID = uint32(fl.num)
+			case frameSeq:
+				f.Seq = fl.num
+			case frameCode:
+				f.Code = Code(fl.num)
+			case frameTimeout:
+				f.TimeoutMs = uint32(fl.num)
+			}
+			continue
+		}
+		if fl.typ != protowire.BytesType {
+			continue
+		}
+		switch fl.number {
+		case frameText:
+			s, ok := alias(fl.data)
+			if !ok {
+				return malformed("frame: text is not UTF-8")
+			}
+			f.Text = s
+		case frameBody:
+			f.Body = fl.data
+		case frameControl:
+			if f.Control != nil {
+				// Twice in one frame, which nobody sends: protobuf merges them, and encodings merge by concatenation.
+				f.Control = append(f.Control[:len(f.Control):len(f.Control)], fl.data...)
+				continue
+			}
+			f.Control = fl.data
+		case frameType:
+			if !utf8.Valid(fl.data) {
+				return malformed("frame: type is not UTF-8")
+			}
+		}
+	}
+	return nil
+}
+
+// NextFrame takes the first frame off packet, an encoded wirepb.Packet or the rest of one, and returns what follows
+// it. Call it while the rest is not empty; how many frames a packet may have is the caller's limit. A packet that has
+// bytes but no frame is malformed. f aliases packet as in Decode. Errors wrap ErrMalformed.
+func NextFrame(packet []byte, f *Frame) (rest []byte, err error) {
+	var fl field
+	for b := packet; len(b) > 0; {
+		n := fl.next(b)
+		if n < 0 {
+			return nil, malformed("packet: bad field")
+		}
+		b = b[n:]
+		if fl.number != packetFrames || fl.typ != protowire.BytesType {
+			continue
+		}
+		frame := fl.data
+		// Unknown fields behind the frame go with it, so that a rest that is not empty has a frame.
+		for len(b) > 0 && b[0] != packetFrames<<3|byte(protowire.BytesType) {
+			if n = fl.next(b); n < 0 {
+				return nil, malformed("packet: bad field")
+			}
+			if fl.number == packetFrames && fl.typ == protowire.BytesType {
+				break // a frame whose tag has an overlong encoding
+			}
+			b = b[n:]
+		}
+		return b, f.Decode(frame)
+	}
+	return nil, malformed("packet: no frame")
+}
