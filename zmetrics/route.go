@@ -1,0 +1,24 @@
+package zmetrics
+
+// Route is what a dispatcher counts.
+type Route struct {
+	// Messages by what became of them: local, remote, busy, no_route, failed.
+	Messages CounterVec
+	// Fallbacks counts tries of a further remote candidate, by how the one before failed: sync (the link refused to
+	// send), reply (it answered that the request did not run).
+	Fallbacks CounterVec
+	// LateReplies counts outcomes of requests that had ended before.
+	LateReplies Counter
+	Exhausted   Counter // requests for which every remote candidate failed after the first was sent
+}
+
+// NewRoute makes the set; reg may be nil.
+func NewRoute(reg Registerer) *Route {
+	m := maker{reg, "route"}
+	return &Route{
+		Messages:    m.counterVec("messages_total", "Messages by what the dispatcher did with them.", "outcome"),
+		Fallbacks:   m.counterVec("fallbacks_total", "Further remote candidates tried, by how the one before failed.", "cause"),
+		LateReplies: m.counter("late_replies_total", "Outcomes of requests that had ended before."),
+		Exhausted:   m.counter("exhausted_total", "Requests that every remote candidate failed."),
+	}
+}
