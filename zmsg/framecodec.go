@@ -112,7 +112,11 @@ func (f *Frame) Decode(b []byte) error {
 			f.Body = fl.data
 		case frameControl:
 			if f.Control != nil {
-				// Twice in one frame, which nobody sends: protobuf merges them, and encodings merge by concatenation.
+				// Twice in one frame, which nobody sends: protobuf merges them, and well-formed encodings merge by
+				// concatenation (two halves of a field do too, so look first).
+				if !wellFormed(f.Control) || !wellFormed(fl.data) {
+					return malformed("frame: control")
+				}
 				f.Control = append(f.Control[:len(f.Control):len(f.Control)], fl.data...)
 				continue
 			}

@@ -76,6 +76,19 @@ func (f *field) next(b []byte) int {
 	}
 }
 
+// wellFormed reports whether b is a sequence of whole fields.
+func wellFormed(b []byte) bool {
+	var f field
+	for len(b) > 0 {
+		n := f.next(b)
+		if n < 0 {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
 // uvarint is protowire.ConsumeVarint with the common one-byte case inlined.
 func uvarint(b []byte) (uint64, int) {
 	if len(b) > 0 && b[0] < 0x80 {

@@ -1,0 +1,91 @@
+package zmsg
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg/wirepb"
+)
+
+// The model: the same things by generated code. Tests hold the codec equal to it.
+
+func wireFrame(t testing.TB, f *Frame) *wirepb.Frame {
+	t.Helper()
+	w := &wirepb.Frame{
+		Kind: f.Kind, Id: f.ID, Seq: f.Seq, Code: uint32(f.Code), Text: f.Text, Body: f.Body, TimeoutMs: f.TimeoutMs,
+	}
+	if f.Control != nil {
+		w.Control = &wirepb.Control{}
+		if err := proto.Unmarshal(f.Control, w.Control); err != nil {
+			t.Fatalf("control of %+v: %v", f, err)
+		}
+	}
+	return w
+}
+
+func wireEnvelope(e *Envelope) *wirepb.Envelope {
+	w := &wirepb.Envelope{
+		Kind: e.Kind, To: e.To, FromActor: e.FromActor, Request: e.Request, Id: e.ID, Seq: e.Seq, Code: uint32(e.Code),
+		Outcome: uint32(e.Outcome), Text: e.Text, Body: e.Body, Session: e.Session.ID, Generation: e.Session.Gen,
+		Gate: e.Session.Gate.ID, GateEpoch: e.Session.Gate.Epoch, User: e.User, Client: e.Client, TimeoutMs: e.TimeoutMs,
+		Chain: e.Chain, Hops: e.Hops, Op: e.Op, Sessions: e.Sessions, Group: e.Group, PushClass: uint32(e.Class),
+		KeyType: e.Key.Type, KeyZone: e.Key.Zone, KeyId: e.Key.ID, RouteVersion: uint64(e.Version),
+		Owner: e.Owner.ID, OwnerEpoch: e.Owner.Epoch,
+	}
+	if !e.Trace.IsZero() {
+		w.Trace = e.Trace[:]
+	}
+	return w
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := deterministic.Marshal(m)
+	if err != nil {
+		t.Fatalf("marshal %v: %v", m, err)
+	}
+	return b
+}
+
+// control encodes a control message as frames carry it.
+func control(t testing.TB, c *wirepb.Control) []byte {
+	t.Helper()
+	return append([]byte{}, marshal(t, c)...)
+}
+
+// normal is w as the codec sees it: fields of text messages and unknown fields gone, enumerations mapped.
+func normalFrame(w *wirepb.Frame) *wirepb.Frame {
+	w = proto.CloneOf(w)
+	w.Json, w.Type = nil, ""
+	w.ProtoReflect().SetUnknown(nil)
+	return w
+}
+
+func normalEnvelope(w *wirepb.Envelope) *wirepb.Envelope {
+	w = proto.CloneOf(w)
+	w.ProtoReflect().SetUnknown(nil)
+	w.Outcome, w.PushClass = uint32(outcomeOf(uint64(w.Outcome))), uint32(classOf(uint64(w.PushClass)))
+	if (TraceID)(append(w.Trace, make([]byte, 16)...)[:16]).IsZero() {
+		w.Trace = nil
+	}
+	return w
+}
+
+// subfields returns the concatenated values of a message field that the codec does not look into.
+func subfields(b []byte, number protowire.Number) []byte {
+	var all []byte
+	var f field
+	for len(b) > 0 {
+		n := f.next(b)
+		if n < 0 {
+			return all
+		}
+		if f.number == number && f.typ == protowire.BytesType {
+			all = append(all, f.data...)
+		}
+		b = b[n:]
+	}
+	return all
+}
