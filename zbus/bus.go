@@ -14,18 +14,23 @@ var (
 )
 
 // Bus is the contract of a driver: publish and subscribe by subject, at most once, in order for each publisher and
-// subscriber. Subjects are dot-separated tokens of letters, digits, '-' and '_'. zbustest holds drivers to it.
+// subscriber, over all subjects. Subjects are dot-separated tokens of letters, digits, '-' and '_' (see Token).
+// zbustest holds drivers to it.
 //
 // All methods may be called from any goroutine.
 type Bus interface {
-	// Publish hands data to the bus and does not keep it. It does not wait for the network. With a reply subject,
-	// the bus sends an empty message with NoResponders to it when nobody subscribes to subject.
-	// Errors: ErrDown, ErrFull, ErrTooLarge, ErrClosed.
+	// Publish hands data to the bus and keeps neither it nor the subjects. It does not wait for an answer, but may
+	// wait for room in the socket. With a reply subject, the bus sends this bus an empty message with NoResponders
+	// to it when nobody subscribes to subject. A bus that is down does not keep anything for later.
+	// Errors: ErrDown, ErrFull, ErrTooLarge, ErrClosed; with each of them nothing was sent.
 	Publish(subject, reply string, data []byte) error
 	// Receive opens a receiver: h gets the messages of all its subscriptions, from one goroutine, in order of
 	// arrival over all subjects. h must not block for long; what the driver has to drop meanwhile is reported by
 	// Events.Dropped.
 	Receive(h func(Msg)) (Receiver, error)
+	// Observe has e called for what happens to the connection from now on, until stop is called. One event is told
+	// at a time, in order. Functions of e must not block, nor wait for Close.
+	Observe(e Events) (stop func())
 	// MaxPayload is the largest data in bytes, as the connected server says.
 	MaxPayload() int
 	// Up reports whether the bus is connected now.
@@ -38,9 +43,12 @@ type Bus interface {
 
 // Receiver is an ordered stream of messages from several subjects.
 type Receiver interface {
-	// Subscribe adds a subject; once it returns, a message published anywhere afterwards is received.
-	// A subject subscribed twice is received once and needs as many Unsubscribe calls.
+	// Subscribe adds a subject; once it returns, a message published anywhere afterwards is received. The last
+	// token may be "*": any one token. A message that several subscriptions match is received once for each of them.
+	// A subject subscribed twice is received once and needs as many Unsubscribe calls. With an error (ErrDown,
+	// ErrClosed, ctx's) nothing was added. Subscriptions outlive the loss of the connection.
 	Subscribe(ctx context.Context, subject string) error
+	// Unsubscribe takes a subject away. What has arrived already may still be received.
 	Unsubscribe(subject string) error
 	// Close ends the subscriptions, waits within ctx until h has had what already arrived, and ends the goroutine.
 	Close(ctx context.Context) error
@@ -52,12 +60,4 @@ type Msg struct {
 	Reply        string
 	Data         []byte
 	NoResponders bool // the answer of the bus itself: nobody subscribes to the subject that was published to
-}
-
-// Events is what a driver tells about its connection, from goroutines of its own. Nil functions are skipped.
-type Events struct {
-	Up      func()          // connected, or connected again
-	Down    func(err error) // the connection is lost; the driver reconnects for ever
-	Dropped func(n int)     // n received messages (at least) were dropped because h was too slow
-	Error   func(err error) // anything else worth a log line
 }

@@ -1,0 +1,305 @@
+// Package natsbus is the zbus.Bus on NATS: core NATS, no JetStream.
+//
+//	bus, err := natsbus.New(natsbus.Config{URL: "nats://127.0.0.1:4222"})
+//	...
+//	err = bus.Ready(ctx) // New does not insist on a server; Ready waits for it
+//
+// # Promises
+//
+// Those of zbus.Bus. A receiver has one channel for all its subscriptions, so the order in which the connection
+// brought the messages is the order in which its handler gets them. Nothing is buffered while the connection is down:
+// Publish answers zbus.ErrDown. What was written shortly before the loss may or may not have arrived.
+//
+// # Goroutines
+//
+// nats.go runs a reader, a writer and a dispatcher of events for the connection, and a loop while it reconnects; each
+// receiver has one goroutine, where its handler runs. All end with Close.
+//
+// # Failure
+//
+// A lost connection is made again for ever, also when the server refuses the credentials meanwhile. A receiver whose
+// handler is too slow loses messages; Events.Dropped tells how many.
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"zgame/zbus"
+)
+
+// flushWithin bounds Flush and Subscribe where the context has no deadline: nats.go wants one.
+const flushWithin = 30 * time.Second
+
+// Bus is a connection to NATS. Make it with New.
+type Bus struct {
+	// Set at construction.
+	cfg       Config
+	nc        *nats.Conn
+	observers zbus.Observers
+	gone      chan struct{} // closed when nats.go has told its last event
+
+	closed  atomic.Bool
+	lastErr atomic.Pointer[error] // why the connection is down, as far as known
+
+	mu        sync.Mutex // guards all below
+	receivers map[*receiver]struct{}
+	waiters   []chan struct{} // Ready calls
+}
+
+var _ zbus.Bus = (*Bus)(nil)
+
+// New makes the connection. It tries once before it returns; a server that is not there is no error, the attempts go
+// on in the background: see Ready. Errors are those of the Config.
+func New(cfg Config) (*Bus, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	b := &Bus{cfg: cfg, gone: make(chan struct{}), receivers: make(map[*receiver]struct{})}
+	opts := []nats.Option{
+		nats.Name(cfg.Name),
+		nats.Timeout(cfg.ConnectTimeout),
+		nats.MaxReconnects(-1),
+		nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(cfg.ReconnectWait),
+		nats.ReconnectJitter(cfg.ReconnectWait/2, cfg.ReconnectWait/2),
+		nats.ReconnectBufSize(-1), // none: ErrDown at once instead
+		nats.PingInterval(cfg.PingInterval),
+		nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(cfg.WriteTimeout),
+		nats.SkipSubjectValidation(), // zbus subjects are made of valid tokens
+		nats.ConnectHandler(func(*nats.Conn) { b.up() }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.up() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.down(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.lastErr.Store(&err) }),
+		nats.LameDuckModeHandler(func(*nats.Conn) { b.leaving() }),
+		nats.ErrorHandler(b.asyncError),
+		nats.ClosedHandler(func(*nats.Conn) { close(b.gone) }),
+	}
+	switch {
+	case cfg.User != "":
+		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
+	case cfg.Token != "":
+		opts = append(opts, nats.Token(cfg.Token))
+	case cfg.Creds != "":
+		opts = append(opts, nats.UserCredentials(cfg.Creds))
+	case cfg.NKey != "":
+		o, err := nats.NkeyOptionFromSeed(cfg.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("natsbus: NKey file %s: %w", cfg.NKey, err)
+		}
+		opts = append(opts, o)
+	}
+	if cfg.TLS != nil {
+		opts = append(opts, nats.Secure(cfg.TLS.Clone()))
+	}
+	if cfg.CAFile != "" {
+		opts = append(opts, nats.RootCAs(cfg.CAFile))
+	}
+	if cfg.CertFile != "" {
+		opts = append(opts, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
+	}
+	nc, err := nats.Connect(cfg.URL, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("natsbus: %s: %w", cfg.where(), err)
+	}
+	b.nc = nc
+	return b, nil
+}
+
+// Ready waits until the connection is there. Its error names the servers, wraps zbus.ErrDown and the context's error.
+func (b *Bus) Ready(ctx context.Context) error {
+	for {
+		b.mu.Lock()
+		if b.closed.Load() {
+			b.mu.Unlock()
+			return zbus.ErrClosed
+		}
+		if b.nc.IsConnected() {
+			b.mu.Unlock()
+			return nil
+		}
+		wait := make(chan struct{})
+		b.waiters = append(b.waiters, wait)
+		b.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			why := "no answer"
+			if p := b.lastErr.Load(); p != nil && *p != nil {
+				why = (*p).Error()
+			} else if err := b.nc.LastError(); err != nil {
+				why = err.Error()
+			}
+			return fmt.Errorf("natsbus: no connection to %s (%s): %w: %w", b.cfg.where(), why, zbus.ErrDown, ctx.Err())
+		}
+	}
+}
+
+// Publish implements zbus.Bus.
+func (b *Bus) Publish(subject, reply string, data []byte) error {
+	var err error
+	if reply == "" {
+		err = b.nc.Publish(subject, data)
+	} else {
+		err = b.nc.PublishRequest(subject, reply, data)
+	}
+	if err == nil {
+		return nil
+	}
+	return b.mapped(err)
+}
+
+// mapped is err in the words of zbus.
+func (b *Bus) mapped(err error) error {
+	switch {
+	case b.closed.Load():
+		return zbus.ErrClosed
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrDisconnected):
+		return zbus.ErrDown
+	case errors.Is(err, nats.ErrMaxPayload):
+		return zbus.ErrTooLarge
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	default: // a write that failed, a flush cut by the loss of the connection: the loss is noticed on its own
+		return fmt.Errorf("%w: %w", zbus.ErrDown, err)
+	}
+}
+
+// Receive implements zbus.Bus.
+func (b *Bus) Receive(h func(zbus.Msg)) (zbus.Receiver, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed.Load() {
+		return nil, zbus.ErrClosed
+	}
+	r := newReceiver(b, h)
+	b.receivers[r] = struct{}{}
+	return r, nil
+}
+
+// Observe implements zbus.Bus.
+func (b *Bus) Observe(e zbus.Events) (stop func()) { return b.observers.Add(e) }
+
+// MaxPayload implements zbus.Bus. Before the first connection it is NATS's default of 1 MiB.
+func (b *Bus) MaxPayload() int {
+	if n := b.nc.MaxPayload(); n > 0 {
+		return int(n)
+	}
+	return 1 << 20
+}
+
+// Up implements zbus.Bus.
+func (b *Bus) Up() bool { return b.nc.IsConnected() }
+
+// Flush implements zbus.Bus.
+func (b *Bus) Flush(ctx context.Context) error {
+	if b.closed.Load() {
+		return zbus.ErrClosed
+	}
+	if !b.nc.IsConnected() {
+		return zbus.ErrDown
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, flushWithin)
+		defer cancel()
+	}
+	if err := b.nc.FlushWithContext(ctx); err != nil {
+		return b.mapped(err)
+	}
+	return nil
+}
+
+// Close implements zbus.Bus.
+func (b *Bus) Close(ctx context.Context) error {
+	err := b.Flush(ctx)
+	if errors.Is(err, zbus.ErrClosed) || errors.Is(err, zbus.ErrDown) {
+		err = nil
+	}
+	b.mu.Lock()
+	b.closed.Store(true)
+	all := make([]*receiver, 0, len(b.receivers))
+	for r := range b.receivers {
+		all = append(all, r)
+	}
+	waiters := b.waiters
+	b.waiters = nil
+	b.mu.Unlock()
+	for _, w := range waiters {
+		close(w)
+	}
+	for _, r := range all {
+		if e := r.Close(ctx); e != nil {
+			err = e
+		}
+	}
+	b.nc.Close()
+	select {
+	case <-b.gone:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return err
+}
+
+// The functions below run on nats.go's goroutine for events, one at a time.
+
+func (b *Bus) up() {
+	b.lastErr.Store(nil)
+	b.mu.Lock()
+	waiters := b.waiters
+	b.waiters = nil
+	b.mu.Unlock()
+	for _, w := range waiters {
+		close(w)
+	}
+	b.cfg.Logger.Info("bus connected", "url", b.cfg.where())
+	b.observers.Up()
+}
+
+func (b *Bus) down(err error) {
+	if b.closed.Load() {
+		return
+	}
+	if err == nil {
+		err = zbus.ErrDown
+	}
+	b.lastErr.Store(&err)
+	b.cfg.Logger.Warn("bus connection lost", "url", b.cfg.where(), "err", err)
+	b.observers.Down(err)
+}
+
+func (b *Bus) leaving() {
+	b.cfg.Logger.Warn("bus server is going to stop", "url", b.cfg.where())
+	b.observers.Leaving()
+}
+
+func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrSlowConsumer) && sub != nil {
+		b.mu.Lock()
+		var r *receiver
+		for o := range b.receivers {
+			if o.has(sub) {
+				r = o
+			}
+		}
+		b.mu.Unlock()
+		if r != nil {
+			r.slow()
+		}
+		return
+	}
+	if !b.closed.Load() {
+		b.cfg.Logger.Warn("bus error", "url", b.cfg.where(), "err", err)
+		b.observers.Error(err)
+	}
+}
