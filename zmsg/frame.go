@@ -15,6 +15,7 @@ type Frame struct {
 	ID        uint32
 	Seq       uint64
 	Code      Code
+	Outcome   Outcome // of a response with a Code that is not OK
 	Text      string
 	Body      []byte
 	TimeoutMs uint32

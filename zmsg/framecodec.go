@@ -19,6 +19,7 @@ const (
 	frameTimeout = 7
 	frameControl = 8
 	frameType    = 10
+	frameOutcome = 11
 
 	packetFrames = 1
 )
@@ -54,7 +55,7 @@ func (f *Frame) size() int {
 	if f.Control != nil {
 		n += tagSize(frameControl) + protowire.SizeBytes(len(f.Control))
 	}
-	return n
+	return n + sizeUint(frameOutcome, uint64(f.Outcome))
 }
 
 func appendFrame(b []byte, f *Frame) []byte {
@@ -68,11 +69,11 @@ func appendFrame(b []byte, f *Frame) []byte {
 	if f.Control != nil {
 		b = append(appendHead(b, frameControl, len(f.Control)), f.Control...)
 	}
-	return b
+	return appendUint(b, frameOutcome, uint64(f.Outcome))
 }
 
 // Decode sets f to the wirepb.Frame in b. Text, Body and Control alias b. Unknown fields are skipped, and so are the
-// fields of text messages. Control is not looked into: whoever unmarshals it learns whether it is well formed.
+// fields of text messages; an unknown outcome is Unknown. Control is not looked into: whoever unmarshals it learns whether it is well formed.
 // Errors wrap ErrMalformed; f is not to be used then.
 func (f *Frame) Decode(b []byte) error {
 	*f = Frame{}
@@ -95,6 +96,8 @@ func (f *Frame) Decode(b []byte) error {
 				f.Code = Code(fl.num)
 			case frameTimeout:
 				f.TimeoutMs = uint32(fl.num)
+			case frameOutcome:
+				f.Outcome = outcomeOf(fl.num)
 			}
 			continue
 		}

@@ -69,7 +69,8 @@ func goldenPackets(t testing.TB) []goldenPacket {
 		}}},
 		{"response", []Frame{{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, ID: 1006, Seq: 7, Body: []byte{0x10, 1}}}},
 		{"error response", []Frame{{
-			Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, Seq: 7, Code: CodeNoRoute, Text: "nobody handles 4711 – \U0001f937",
+			Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, Seq: 7, Code: CodeNoRoute, Outcome: NotExecuted,
+			Text: "nobody handles 4711 – \U0001f937",
 		}}},
 		{"application error", []Frame{{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, Seq: 8, Code: 1000, Text: "join the room first"}}},
 		{"push", []Frame{push}},

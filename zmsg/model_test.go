@@ -15,6 +15,7 @@ func wireFrame(t testing.TB, f *Frame) *wirepb.Frame {
 	t.Helper()
 	w := &wirepb.Frame{
 		Kind: f.Kind, Id: f.ID, Seq: f.Seq, Code: uint32(f.Code), Text: f.Text, Body: f.Body, TimeoutMs: f.TimeoutMs,
+		Outcome: uint32(f.Outcome),
 	}
 	if f.Control != nil {
 		w.Control = &wirepb.Control{}
@@ -59,6 +60,7 @@ func control(t testing.TB, c *wirepb.Control) []byte {
 func normalFrame(w *wirepb.Frame) *wirepb.Frame {
 	w = proto.CloneOf(w)
 	w.Json, w.Type = nil, ""
+	w.Outcome = uint32(outcomeOf(uint64(w.Outcome)))
 	w.ProtoReflect().SetUnknown(nil)
 	return w
 }

@@ -81,8 +81,8 @@ func decodeTextFrame(raw json.RawMessage, reg *Registry, t *TextFrame) error {
 		return nil
 	}
 	t.Frame = Frame{
-		Kind: w.GetKind(), ID: w.GetId(), Seq: w.GetSeq(), Code: Code(w.GetCode()), Text: w.GetText(),
-		Body: w.GetBody(), TimeoutMs: w.GetTimeoutMs(),
+		Kind: w.GetKind(), ID: w.GetId(), Seq: w.GetSeq(), Code: Code(w.GetCode()), Outcome: outcomeOf(uint64(w.GetOutcome())),
+		Text: w.GetText(), Body: w.GetBody(), TimeoutMs: w.GetTimeoutMs(),
 	}
 	if w.Control != nil {
 		// Appended to something, since the encoding of an empty Control is nil, which says that there is none.
@@ -172,7 +172,8 @@ func EncodeText(dst []byte, reg *Registry, frames ...*Frame) ([]byte, error) {
 
 func encodeTextFrame(buf *bytes.Buffer, reg *Registry, f *Frame) error {
 	w := &wirepb.Frame{
-		Kind: f.Kind, Id: f.ID, Seq: f.Seq, Code: uint32(f.Code), Text: clean(f.Text), TimeoutMs: f.TimeoutMs,
+		Kind: f.Kind, Id: f.ID, Seq: f.Seq, Code: uint32(f.Code), Outcome: uint32(f.Outcome),
+		Text: clean(f.Text), TimeoutMs: f.TimeoutMs,
 	}
 	if f.Control != nil {
 		w.Control = &wirepb.Control{}

@@ -256,8 +256,9 @@ type Frame struct {
 	Body          []byte                 `protobuf:"bytes,6,opt,name=body,proto3" json:"body,omitempty"`                             // the protobuf message
 	TimeoutMs     uint32                 `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // request: how long the client waits; 0 takes the gate's default
 	Control       *Control               `protobuf:"bytes,8,opt,name=control,proto3" json:"control,omitempty"`
-	Json          *structpb.Struct       `protobuf:"bytes,9,opt,name=json,proto3" json:"json,omitempty"`  // text messages only: the body as JSON, instead of `body`
-	Type          string                 `protobuf:"bytes,10,opt,name=type,proto3" json:"type,omitempty"` // text messages only: full name of the body's type, instead of or beside `id`
+	Json          *structpb.Struct       `protobuf:"bytes,9,opt,name=json,proto3" json:"json,omitempty"`         // text messages only: the body as JSON, instead of `body`
+	Type          string                 `protobuf:"bytes,10,opt,name=type,proto3" json:"type,omitempty"`        // text messages only: full name of the body's type, instead of or beside `id`
+	Outcome       uint32                 `protobuf:"varint,11,opt,name=outcome,proto3" json:"outcome,omitempty"` // error response: did the request run? 0 executed, 1 not executed, 2 unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,6 +361,13 @@ func (x *Frame) GetType() string {
 		return x.Type
 	}
 	return ""
+}
+
+func (x *Frame) GetOutcome() uint32 {
+	if x != nil {
+		return x.Outcome
+	}
+	return 0
 }
 
 type Control struct {
@@ -1441,7 +1449,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\n" +
 	"\x13zgame/v1/wire.proto\x12\bzgame.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x13zgame/options.proto\"1\n" +
 	"\x06Packet\x12'\n" +
-	"\x06frames\x18\x01 \x03(\v2\x0f.zgame.v1.FrameR\x06frames\"\x9b\x02\n" +
+	"\x06frames\x18\x01 \x03(\v2\x0f.zgame.v1.FrameR\x06frames\"\xb5\x02\n" +
 	"\x05Frame\x12'\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x13.zgame.v1.FrameKindR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\rR\x02id\x12\x10\n" +
@@ -1454,7 +1462,8 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\acontrol\x18\b \x01(\v2\x11.zgame.v1.ControlR\acontrol\x12+\n" +
 	"\x04json\x18\t \x01(\v2\x17.google.protobuf.StructR\x04json\x12\x12\n" +
 	"\x04type\x18\n" +
-	" \x01(\tR\x04type\"\xb6\x02\n" +
+	" \x01(\tR\x04type\x12\x18\n" +
+	"\aoutcome\x18\v \x01(\rR\aoutcome\"\xb6\x02\n" +
 	"\aControl\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.zgame.v1.HelloH\x00R\x05hello\x12-\n" +
 	"\awelcome\x18\x02 \x01(\v2\x11.zgame.v1.WelcomeH\x00R\awelcome\x12$\n" +
