@@ -7,8 +7,12 @@ import (
 	"zgame/zmsg"
 )
 
-// Errors of a Store. Every error is one of these (wrapped), or a definite failure: nothing was written.
+// Errors of a Store. Every error is one of these (wrapped), or a definite failure: this call wrote nothing. Where an
+// earlier issue of the same write had an unknown outcome, "this call wrote nothing" says nothing about that one; see
+// Resolve.
 var (
+	// ErrInvalid: the call is malformed (see Change.Check); nothing was sent.
+	ErrInvalid = errors.New("zstore: invalid call")
 	// ErrConflict: the record is not as the caller said (owner, route version, revision, or it exists already).
 	ErrConflict = errors.New("zstore: conflict")
 	// ErrNotFound: there is no record, or it is deleted.
@@ -16,17 +20,16 @@ var (
 	// ErrUnknown: the write may have landed. Read, compare WID with the id of the write, then decide; or issue the
 	// same write with the same WriteID again.
 	ErrUnknown = errors.New("zstore: outcome unknown")
-	// ErrTooLarge: the state is above the driver's limit; nothing was written.
+	// ErrTooLarge: the state is above MaxState, or the remembered requests above MaxDone; nothing was written.
 	ErrTooLarge = errors.New("zstore: state above the store's limit")
 	// ErrUnavailable: the store is not reachable; nothing was written.
 	ErrUnavailable = errors.New("zstore: not reachable")
 )
 
-// WriteID names one write, so that a writer who got no answer can find out whether it landed. Random, never zero.
-type WriteID [16]byte
-
 // Own says who may write a record: a node's epoch, and the route version that rose when it became the owner.
 // A zero Node is no owner.
+//
+// Where a write names the owner that it has seen, Pending is not compared: version and revision pin it.
 type Own struct {
 	Node    zmsg.NodeRef
 	Version zmsg.RouteVersion
@@ -44,7 +47,7 @@ type Done struct {
 type Record struct {
 	Key     zmsg.Key
 	Own     Own
-	Rev     uint64 // rises by one with each write, from 1
+	Rev     uint64 // rises by one with each write, from 1; a deleted record keeps it, and Create goes on from there
 	WID     WriteID
 	Schema  uint32 // version of the state's encoding
 	State   []byte
@@ -52,7 +55,7 @@ type Record struct {
 	Deleted bool
 }
 
-// Write is what Save and Move put into a record.
+// Write is what Create, Save and Move put into a record.
 type Write struct {
 	Schema uint32
 	State  []byte
@@ -60,8 +63,15 @@ type Write struct {
 }
 
 // Store keeps records. Every write is one atomic, durable compare-and-set. zstoretest holds drivers to it.
-// All methods may be called from any goroutine. State slices are neither kept nor changed by the driver, and what it
-// returns belongs to the caller.
+//
+// A write that is issued again with the same WriteID gives the same result again, as long as nothing else was written
+// to the record since; after that it gives ErrConflict, whether or not it once landed.
+//
+// Every method may fail with ErrInvalid. A context that is over before anything was sent gives the context's error;
+// one that ends while a write is on its way gives ErrUnknown, which wraps the context's error too.
+//
+// All methods may be called from any goroutine. State slices are neither kept nor changed by the driver once the
+// method has returned, and what it returns belongs to the caller.
 type Store interface {
 	// Read returns the record, as fresh as the last acknowledged write of anybody. A deleted record is returned
 	// with ErrNotFound (its Own.Version says where to go on). Errors: ErrNotFound, ErrUnavailable, ctx's.
@@ -72,23 +82,27 @@ type Store interface {
 	Create(ctx context.Context, k zmsg.Key, me zmsg.NodeRef, w Write, wid WriteID) (Record, error)
 	// Claim makes me the owner, if owner and revision are exactly as seen; the caller has made sure that it may
 	// (nobody owns it, or the owner's epoch is dead, or it is an earlier self). Route version and revision rise by
-	// one. It returns the record after the write. Errors: ErrConflict, ErrNotFound, ErrUnknown, ErrUnavailable.
+	// one. It returns the record after the write. me must not be zero.
+	// Errors: ErrConflict, ErrNotFound, ErrUnknown, ErrUnavailable.
 	Claim(ctx context.Context, k zmsg.Key, seen Own, rev uint64, me zmsg.NodeRef, wid WriteID) (Record, error)
 	// Save writes state, if owner and revision are exactly as given; it returns the new revision and clears
-	// Pending. Errors: ErrConflict, ErrTooLarge, ErrUnknown, ErrUnavailable.
+	// Pending. A record without an owner is saved with a zero me.Node.
+	// Errors: ErrConflict (also where there is no record), ErrTooLarge, ErrUnknown, ErrUnavailable.
 	Save(ctx context.Context, k zmsg.Key, me Own, rev uint64, w Write, wid WriteID) (uint64, error)
-	// Move writes state and hands ownership to another node (pending), or to nobody where to is zero. Route version
+	// Move writes state and hands ownership to another node (Pending), or to nobody where to is zero. Route version
 	// and revision rise by one. Errors as Save.
 	Move(ctx context.Context, k zmsg.Key, me Own, rev uint64, w Write, to zmsg.NodeRef, wid WriteID) (Own, uint64, error)
 	// Delete leaves a tombstone: no state, no owner, route version and revision risen by one. Errors as Save.
 	Delete(ctx context.Context, k zmsg.Key, me Own, rev uint64, wid WriteID) error
-	// Scan calls yield for every record that owner owns, in no order, until yield returns false. What changes
-	// meanwhile may or may not be seen. Errors: ErrUnavailable, ctx's.
+	// Scan calls yield once for every record that owner (the ID and the epoch) owns, in no order, until yield returns
+	// false. What changes owner meanwhile may or may not be seen. yield must not call the store.
+	// Errors: ErrUnavailable, ctx's.
 	Scan(ctx context.Context, owner zmsg.NodeRef, yield func(zmsg.Key, Own) bool) error
 	// Ping asks the server for a sign of life. Errors: ErrUnavailable, ctx's.
 	Ping(ctx context.Context) error
 	// MaxState is the largest state in bytes.
 	MaxState() int
-	// Close ends the driver's connections. It may be called more than once.
+	// Close ends the driver's connections; every later call fails with ErrUnavailable. It may be called more than
+	// once.
 	Close(ctx context.Context) error
 }
