@@ -1,0 +1,49 @@
+// Package zbus carries messages between nodes. Bus is the contract of a driver (natsbus, membus): publish and
+// subscribe by subject. Link is what a node makes of it: an inbox, ordered lanes to other nodes, requests with exactly
+// one outcome each, and groups.
+//
+//	link, err := zbus.NewLink(zbus.LinkConfig{Self: ref, Bus: bus, Handlers: zbus.Handlers{Actor: deliver}})
+//	...
+//	err = link.Start(ctx)
+//	err = link.Send(address, message, replier, token) // replier gets the one outcome
+//
+// # Promises
+//
+//   - Order: what one node sends by Send, SendSession, SendControl, replies and PublishGroup arrives at another in that
+//     order, over all of these together. Batches carry numbers for each subject, so a loss, a double and a swap are
+//     seen and counted; what comes late or twice is not delivered.
+//   - One-way envelopes: at most once.
+//   - Requests: exactly one outcome. NotExecuted is said only where it is certain.
+//   - Nothing waits to be joined with something else: an idle link sends at once, a busy one packs what is waiting
+//     anyway into one bus message.
+//   - Bounds: what waits to be sent (number and bytes) and the requests in flight. Full is zmsg.ErrBusy, at once.
+//
+// # Subjects
+//
+//	<prefix>.n.<node>.<epoch>                               the inbox of a node: batches of envelopes
+//	<prefix>.r.<node>.<epoch>.<lane>-<first>-<last>-<oneway> where "no responders" comes back for such a batch
+//	<prefix>.g.<group>                                      a group: batches of pushes
+//
+// Node ids and group names are made into tokens by Token. A batch is a wirepb.Batch; bytes that are not one are
+// counted by reason, logged at a bounded rate, and dropped.
+//
+// # Goroutines
+//
+// A Link has three: the outbox, which publishes; the sweeper, which sleeps until the next deadline of a request; and
+// the receiver's, where the handlers run one at a time. Repliers are called from the receiver's (replies), the
+// sweeper's (deadlines), the outbox's (what could not be sent) and the driver's (connection lost). All end with Close.
+//
+// # Failure
+//
+//	nobody has the inbox (node dead)       requests of that batch: Unavailable, NotExecuted, within a round trip
+//	bus refuses to publish                 Unavailable (down), Busy (full) or TooLarge; NotExecuted
+//	connection lost                        requests on the way: Unavailable, Unknown; at once
+//	receiver dropped a batch (too slow)    it tells on the next one: Unavailable, NotExecuted
+//	discovery says the node is gone (Lost) NodeLost, Unknown
+//	reply above the bus's limit            TooLarge, Executed
+//	none of these, and no reply            Timeout, Unknown, at the deadline
+//
+// # See also
+//
+// zbustest holds drivers to the contract; internal/embedded runs a NATS server for them.
+package zbus

@@ -1,0 +1,106 @@
+package zbus
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"zgame/zmsg"
+)
+
+// maxGroupLanes bounds the groups whose batch numbers are remembered; above, all are forgotten and count from 1 again,
+// which receivers take for a new beginning.
+const maxGroupLanes = 1 << 14
+
+// recentBatches is how many batches of a lane are remembered with their requests, to answer a node that missed some.
+const recentBatches = 256
+
+// lane is the ordered stream to one node, or to one group. As a zmsg.Replier it carries the reply to a request of the
+// node back; the token is the request's number there.
+type lane struct {
+	// Set at construction.
+	link    *Link
+	node    zmsg.NodeRef // zero for a group
+	id      uint64       // in the subject for "no responders"; 0 for a group
+	subject string
+
+	gone atomic.Bool // the node was lost: nothing is sent any more; set with Link.mu held
+
+	// Guarded by Link.mu.
+	seq        uint64 // requests so far
+	head, tail int32  // list of waiting requests, -1: none
+	recent     []batchRange
+	recentAt   int
+
+	// Owned by the outbox.
+	number uint64 // batches so far
+	batch  *batch // the open one, nil if none
+}
+
+// batchRange is which requests of the lane a batch carried.
+type batchRange struct{ number, first, last uint64 }
+
+// laneLocked returns the lane to node, making it if need be. Link.mu is held.
+func (l *Link) laneLocked(node zmsg.NodeRef) *lane {
+	if ln := l.lanes[node]; ln != nil {
+		return ln
+	}
+	l.lastLane++
+	node.ID = strings.Clone(node.ID) // it may alias a batch
+	ln := &lane{link: l, node: node, id: l.lastLane, subject: l.inboxOf(node), head: -1, tail: -1}
+	l.lanes[node] = ln
+	l.lanesByID[ln.id] = ln
+	l.cfg.Metrics.Lanes.Set(float64(len(l.lanes)))
+	return ln
+}
+
+// groupLaneLocked returns the lane to a group. Link.mu is held.
+func (l *Link) groupLaneLocked(group string) *lane {
+	if ln := l.out[group]; ln != nil {
+		return ln
+	}
+	if len(l.out) >= maxGroupLanes {
+		clear(l.out)
+	}
+	group = strings.Clone(group)
+	ln := &lane{link: l, subject: l.groups + Token(group), head: -1, tail: -1}
+	l.out[group] = ln
+	return ln
+}
+
+// rememberLocked notes which requests a batch carries. Link.mu is held.
+func (ln *lane) rememberLocked(b batchRange) {
+	if len(ln.recent) < recentBatches {
+		ln.recent = append(ln.recent, b)
+		return
+	}
+	ln.recent[ln.recentAt] = b
+	ln.recentAt = (ln.recentAt + 1) % recentBatches
+}
+
+// appendNotice appends the last token of the subject where "no responders" comes back for a batch of the lane: which
+// requests it carried, and how many envelopes besides. So no table of batches is needed for it.
+func (ln *lane) appendNotice(b []byte, first, last uint64, oneWay int) []byte {
+	b = strconv.AppendUint(b, ln.id, 36)
+	b = append(b, '-')
+	b = strconv.AppendUint(b, first, 36)
+	b = append(b, '-')
+	b = strconv.AppendUint(b, last, 36)
+	b = append(b, '-')
+	return strconv.AppendUint(b, uint64(oneWay), 36)
+}
+
+func parseNotice(s string) (id, first, last, oneWay uint64, ok bool) {
+	fields := strings.Split(s, "-")
+	if len(fields) != 4 {
+		return 0, 0, 0, 0, false
+	}
+	var n [4]uint64
+	for i, f := range fields {
+		var err error
+		if n[i], err = strconv.ParseUint(f, 36, 64); err != nil {
+			return 0, 0, 0, 0, false
+		}
+	}
+	return n[0], n[1], n[2], n[3], true
+}

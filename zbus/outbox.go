@@ -1,0 +1,288 @@
+package zbus
+
+import (
+	"errors"
+	"runtime"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// maxKeptChunk is the largest buffer that is kept for the next time, in bytes.
+const maxKeptChunk = 1 << 20
+
+// chunk is what waits for the outbox: encoded envelopes, one behind the other, in the order of sending.
+type chunk struct {
+	buf   []byte
+	items []item
+}
+
+// item is one envelope of a chunk; it begins where the one before ends.
+type item struct {
+	lane *lane
+	end  int
+	slot int32 // its request, -1: none
+	mark uint64 // the slot's generation; once taken, the request's position in its lane
+	kind wirepb.EnvelopeKind
+	skip bool // not to be sent after all: set by takeLocked
+}
+
+// batch is a bus message in the making.
+type batch struct {
+	lane        *lane
+	buf         []byte
+	envelopes   [len(kindNames)]int // by kind
+	requests    int
+	first, last uint64 // of the lane's requests; last is 0 without
+}
+
+func (b *batch) count() (n int) {
+	for _, k := range b.envelopes {
+		n += k
+	}
+	return n
+}
+
+// enqueueLocked appends e to what waits for lane ln. slot is its request, or -1. Link.mu is held. Errors: errTooLarge.
+func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
+	c := l.open
+	start := len(c.buf)
+	c.buf = zmsg.AppendBatchEnvelope(c.buf, e)
+	size := len(c.buf) - start
+	if int64(size+l.headSize) > l.maxBytes.Load() {
+		c.buf = c.buf[:start]
+		return errTooLarge
+	}
+	it := item{lane: ln, end: len(c.buf), slot: slot, kind: e.Kind}
+	if slot >= 0 {
+		it.mark = l.requests.slots[slot].gen
+	}
+	c.items = append(c.items, it)
+	l.waiting++
+	l.bytes += size
+	if len(c.items) == 1 {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// outbox is what the outbox goroutine works with.
+type outbox struct {
+	l     *Link
+	open  []*batch // batches in the making, in the order of their beginning
+	free  []*batch
+	group bool // the open batch is a group's
+	reply []byte
+	ended []ended
+}
+
+// runOutbox publishes what waits, in order. Envelopes to one node are packed into one batch as long as nothing else
+// comes between that the same node could see: a group's batch closes all others, and the other way round.
+func (l *Link) runOutbox() {
+	defer close(l.outDone)
+	o := &outbox{l: l}
+	for stopping := false; !stopping; {
+		select {
+		case <-l.wake:
+			// Whoever is ready to run gets the chance to add its envelope to the same batch. With nobody ready this
+			// returns at once.
+			runtime.Gosched()
+		case <-l.stop:
+			stopping = true
+		}
+		for o.publishWaiting() {
+		}
+		l.poke()
+	}
+	l.mu.Lock()
+	l.outEnded = true // what comes from here on is refused; what came before the last look is sent
+	l.mu.Unlock()
+	for o.publishWaiting() {
+	}
+}
+
+// publishWaiting publishes one chunk. It reports false when nothing waits.
+func (o *outbox) publishWaiting() bool {
+	l := o.l
+	l.mu.Lock()
+	c := l.open
+	if len(c.items) == 0 {
+		l.mu.Unlock()
+		return false
+	}
+	l.open, l.spare = l.spare, nil
+	o.takeLocked(c)
+	l.mu.Unlock()
+
+	for i := range o.ended {
+		l.finish(&o.ended[i], zmsg.CodeTimeout, "the deadline passed before the request was sent")
+	}
+	l.counts.request("not_sent", len(o.ended))
+	clear(o.ended)
+	o.ended = o.ended[:0]
+
+	start := 0
+	for i := range c.items {
+		it := &c.items[i]
+		if !it.skip {
+			o.add(it, c.buf[start:it.end])
+		}
+		start = it.end
+	}
+	o.flush()
+
+	l.mu.Lock()
+	l.waiting -= len(c.items)
+	l.bytes -= len(c.buf)
+	clear(c.items)
+	c.items, c.buf = c.items[:0], c.buf[:0]
+	if cap(c.buf) > maxKeptChunk {
+		*c = chunk{}
+	}
+	l.spare = c
+	l.cfg.Metrics.Waiting.Set(float64(l.requests.n))
+	l.mu.Unlock()
+	return true
+}
+
+// takeLocked decides for each envelope whether it is still to be sent. From here on its request counts as sent.
+// Link.mu is held.
+func (o *outbox) takeLocked(c *chunk) {
+	l := o.l
+	now := time.Duration(0)
+	for i := range c.items {
+		it := &c.items[i]
+		switch {
+		case it.lane.gone.Load():
+			it.skip = true
+			if it.slot < 0 {
+				l.counts.drop("node_lost", 1)
+			}
+		case it.slot >= 0:
+			q := &l.requests.slots[it.slot]
+			if q.lane == nil || q.gen != it.mark { // ended while it waited
+				it.skip = true
+				continue
+			}
+			if now == 0 {
+				now = time.Since(l.base)
+			}
+			if q.deadline <= now {
+				it.skip = true
+				o.ended = append(o.ended, l.requests.end(it.slot))
+				continue
+			}
+			q.sent = true
+			it.mark = q.seq
+		}
+	}
+}
+
+// add puts an envelope into its lane's batch.
+func (o *outbox) add(it *item, envelope []byte) {
+	ln := it.lane
+	group := ln.id == 0
+	if len(o.open) > 0 && (group != o.group || group && ln.batch == nil) {
+		o.flush()
+	}
+	o.group = group
+	b := ln.batch
+	if b != nil && len(b.buf)+len(envelope) > o.l.cfg.BatchBytes {
+		// Only this one goes: the others are to other nodes.
+		o.publish(b)
+		b.begin(o.l.cfg.Self, ln)
+	}
+	if b == nil {
+		if n := len(o.free); n > 0 {
+			b, o.free = o.free[n-1], o.free[:n-1]
+		} else {
+			b = &batch{}
+		}
+		b.begin(o.l.cfg.Self, ln)
+		ln.batch = b
+		o.open = append(o.open, b)
+	}
+	b.buf = append(b.buf, envelope...)
+	b.envelopes[it.kind]++
+	if it.slot >= 0 {
+		b.requests++
+		if b.last == 0 {
+			b.first = it.mark
+		}
+		b.last = it.mark
+	}
+}
+
+func (b *batch) begin(self zmsg.NodeRef, ln *lane) {
+	*b = batch{lane: ln, buf: zmsg.AppendBatchHead(b.buf[:0], zmsg.BatchHead{From: self, Number: ln.number + 1})}
+}
+
+// flush publishes all open batches.
+func (o *outbox) flush() {
+	for i, b := range o.open {
+		o.publish(b)
+		b.lane.batch = nil
+		b.lane = nil
+		if cap(b.buf) > maxKeptChunk {
+			b.buf = nil
+		}
+		o.free = append(o.free, b)
+		o.open[i] = nil
+	}
+	o.open = o.open[:0]
+}
+
+// publish hands a batch to the bus. A number is used up only by a batch that the bus took.
+func (o *outbox) publish(b *batch) {
+	l, ln := o.l, b.lane
+	reply := ""
+	if ln.id != 0 {
+		o.reply = append(o.reply[:0], l.notices...)
+		o.reply = ln.appendNotice(o.reply, b.first, b.last, b.count()-b.requests)
+		reply = string(o.reply)
+	}
+	if b.requests > 0 {
+		// Before publishing: the answer that it was missed may come at once.
+		l.mu.Lock()
+		ln.rememberLocked(batchRange{ln.number + 1, b.first, b.last})
+		l.mu.Unlock()
+	}
+	err := l.cfg.Bus.Publish(ln.subject, reply, b.buf)
+	if err == nil {
+		ln.number++
+		l.counts.sent(b)
+		return
+	}
+	o.failed(b, err)
+}
+
+// failed ends the requests of a batch that the bus refused: none was executed.
+func (o *outbox) failed(b *batch, err error) {
+	l := o.l
+	code, outcome, text := zmsg.CodeUnavailable, "down", "the bus is down"
+	switch {
+	case errors.Is(err, ErrFull):
+		code, outcome, text = zmsg.CodeBusy, "full", "the bus is out of buffer"
+	case errors.Is(err, ErrTooLarge):
+		code, outcome, text = zmsg.CodeTooLarge, "too_large", "the message is above the bus's limit"
+	case errors.Is(err, ErrClosed):
+		outcome, text = "closed", "the bus is closed"
+	}
+	l.counts.drop(outcome, b.count()-b.requests)
+	l.warn("publish", "envelopes not sent", "count", b.count(), "err", err)
+	if b.requests == 0 {
+		return
+	}
+	l.mu.Lock()
+	list := l.requests.endRange(nil, b.lane, b.first, b.last)
+	l.mu.Unlock()
+	for i := range list {
+		list[i].sent = false
+		l.finish(&list[i], code, text)
+	}
+	l.counts.request(outcome, len(list))
+}

@@ -1,0 +1,423 @@
+package zbus
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// Bounds of what the receive side remembers.
+const (
+	maxPeers  = 1 << 12 // senders; above, all are forgotten
+	maxIntern = 1 << 12 // strings
+)
+
+// controlMissed is the link's own control envelope: the receiver missed the batches Seq to To of the node it is sent to.
+const controlMissed = 1
+
+// inbound is the receive side of a Link.
+type inbound struct {
+	mu     sync.Mutex // guards peers and groups, not what they point to
+	peers  map[zmsg.NodeRef]*peer
+	groups map[string]*groupIn // by subject
+
+	// Owned by the receive goroutine.
+	last    *peer // the sender of the last batch
+	env     zmsg.Envelope
+	reply   zmsg.Reply
+	strings map[string]string // user ids: messages must not keep whole batches alive by them
+}
+
+// peer is what is known of another node.
+type peer struct {
+	ref    zmsg.NodeRef // with memory of its own
+	number uint64       // of its last batch to the inbox
+	lane   *lane        // back to it
+}
+
+// groupIn is a group that this node joined.
+type groupIn struct {
+	name    string
+	ready   chan struct{} // closed when the subscription is there, or failed with err
+	err     error
+	numbers map[zmsg.NodeRef]uint64 // last batch of each sender; owned by the receive goroutine
+}
+
+func (in *inbound) init() {
+	in.peers = make(map[zmsg.NodeRef]*peer)
+	in.groups = make(map[string]*groupIn)
+	in.strings = make(map[string]string)
+}
+
+func (in *inbound) forget(node zmsg.NodeRef) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.peers, node)
+}
+
+// peer returns the sender ref, whose strings may alias a batch.
+func (in *inbound) peer(ref zmsg.NodeRef) *peer {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if p := in.peers[ref]; p != nil {
+		return p
+	}
+	if len(in.peers) >= maxPeers {
+		clear(in.peers)
+	}
+	ref.ID = strings.Clone(ref.ID)
+	p := &peer{ref: ref}
+	in.peers[ref] = p
+	return p
+}
+
+// intern returns s with memory of its own.
+func (in *inbound) intern(s string) string {
+	if s == "" {
+		return ""
+	}
+	if own, ok := in.strings[s]; ok {
+		return own
+	}
+	if len(in.strings) >= maxIntern {
+		clear(in.strings)
+	}
+	s = strings.Clone(s)
+	in.strings[s] = s
+	return s
+}
+
+// JoinGroup subscribes the group: when it returns nil, what is published anywhere afterwards arrives. Joining a group
+// that is joined already does nothing. Errors: ErrDown, ErrClosed, ctx's, zmsg.ErrBadRequest for a bad name.
+func (l *Link) JoinGroup(ctx context.Context, group string) error {
+	if !groupName(group) {
+		return errGroup
+	}
+	l.mu.Lock()
+	receiver, running := l.receiver, l.state == linkRunning
+	l.mu.Unlock()
+	if !running {
+		return ErrClosed
+	}
+	subject := l.groups + Token(group)
+	l.in.mu.Lock()
+	g := l.in.groups[subject]
+	if g != nil {
+		l.in.mu.Unlock()
+		select {
+		case <-g.ready:
+			return g.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	g = &groupIn{name: strings.Clone(group), ready: make(chan struct{}), numbers: make(map[zmsg.NodeRef]uint64)}
+	l.in.groups[subject] = g
+	l.cfg.Metrics.Groups.Set(float64(len(l.in.groups)))
+	l.in.mu.Unlock()
+
+	g.err = receiver.Subscribe(ctx, subject)
+	if g.err != nil {
+		l.in.mu.Lock()
+		if l.in.groups[subject] == g {
+			delete(l.in.groups, subject)
+		}
+		l.cfg.Metrics.Groups.Set(float64(len(l.in.groups)))
+		l.in.mu.Unlock()
+	}
+	close(g.ready)
+	return g.err
+}
+
+// LeaveGroup ends the subscription. What has arrived already is dropped. Leaving a group that is not joined does
+// nothing.
+func (l *Link) LeaveGroup(group string) error {
+	subject := l.groups + Token(group)
+	l.in.mu.Lock()
+	g := l.in.groups[subject]
+	delete(l.in.groups, subject)
+	l.cfg.Metrics.Groups.Set(float64(len(l.in.groups)))
+	l.in.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	l.mu.Lock()
+	receiver := l.receiver
+	l.mu.Unlock()
+	return receiver.Unsubscribe(subject)
+}
+
+// receive handles one bus message. It runs on the receiver's goroutine.
+func (l *Link) receive(m Msg) {
+	switch {
+	case m.Subject == l.inbox:
+		l.receiveBatch(m, nil)
+	case strings.HasPrefix(m.Subject, l.groups):
+		l.in.mu.Lock()
+		g := l.in.groups[m.Subject]
+		l.in.mu.Unlock()
+		if g != nil { // else it was left meanwhile
+			l.receiveBatch(m, g)
+		}
+	case m.NoResponders && strings.HasPrefix(m.Subject, l.notices):
+		l.nobody(m.Subject[len(l.notices):])
+	default:
+		l.foreign("not_a_notice", m)
+	}
+}
+
+// receiveBatch handles a batch for the inbox, or for a group.
+func (l *Link) receiveBatch(m Msg, g *groupIn) {
+	head, rest, err := zmsg.DecodeBatchHead(m.Data)
+	switch {
+	case len(m.Data) == 0:
+		l.foreign("empty", m)
+		return
+	case errors.Is(err, zmsg.ErrForeign):
+		l.foreign("magic", m)
+		return
+	case err != nil || head.From.ID == "" || head.Number == 0:
+		l.foreign("head", m)
+		return
+	}
+	l.counts.received(len(m.Data))
+	p := l.in.last
+	if p == nil || p.ref != head.From {
+		p = l.in.peer(head.From)
+		l.in.last = p
+	}
+	if g == nil {
+		if !l.follows(p, &p.number, head.Number, true) {
+			return
+		}
+	} else {
+		if head.From == l.cfg.Self {
+			return
+		}
+		number := g.numbers[p.ref]
+		follows := l.follows(p, &number, head.Number, false)
+		if len(g.numbers) >= maxPeers {
+			clear(g.numbers)
+		}
+		g.numbers[p.ref] = number
+		if !follows {
+			return
+		}
+	}
+	var now time.Time
+	for e := &l.in.env; len(rest) > 0; {
+		if rest, err = zmsg.NextEnvelope(rest, e); err != nil {
+			l.foreign("envelope", m)
+			return
+		}
+		if e.TimeoutMs > 0 && now.IsZero() {
+			now = time.Now()
+		}
+		if !l.receiveEnvelope(p, e, g, now) {
+			l.foreign("kind", m)
+		}
+	}
+}
+
+// follows judges the number of a batch: the next, or later (some were lost on the way), is delivered; one that comes
+// twice or late is not, so that order holds. A sender that counts from 1 again has forgotten this subject.
+func (l *Link) follows(p *peer, last *uint64, number uint64, inbox bool) bool {
+	before := *last
+	switch {
+	case number == before+1, before == 0, number == 1 && before != 1:
+		*last = number
+		return true
+	case number > before:
+		*last = number
+		l.counts.gap("lost", number-before-1)
+		l.warn("gap", "batches of a node were lost", "peer", p.ref.String(), "count", number-before-1)
+		if inbox {
+			// Those batches will not be delivered any more, so their requests certainly do not run: tell the sender.
+			missed := zmsg.Envelope{ID: controlMissed, Seq: before + 1, To: number - 1}
+			_ = l.SendControl(p.ref, &missed) // if it cannot be told, its requests end at their deadline
+		}
+		return true
+	case number == before:
+		l.counts.gap("double", 1)
+	default:
+		l.counts.gap("swapped", 1)
+	}
+	l.warn("gap", "batch of a node came twice or late, dropped", "peer", p.ref.String(), "number", number, "last", before)
+	return false
+}
+
+// receiveEnvelope hands an envelope to its handler. It reports false for one that has no business here.
+func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.Time) bool {
+	if g != nil {
+		if e.Kind != wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION || e.Op != wirepb.SessionOp_SESSION_OP_PUSH || e.Group != g.name {
+			return false
+		}
+		l.counts.group.Inc()
+		if l.cfg.Handlers.Session != nil {
+			l.cfg.Handlers.Session(e, p.ref)
+		}
+		return true
+	}
+	if e.Kind <= 0 || int(e.Kind) >= len(kindNames) {
+		return false
+	}
+	l.counts.in[e.Kind].Inc()
+	switch e.Kind {
+	case wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR:
+		if m := l.message(p, e, now); l.refused(m) {
+		} else if l.cfg.Handlers.Actor == nil {
+			m.ReplyError(zmsg.ErrUnknownActor)
+			m.Release()
+		} else {
+			l.cfg.Handlers.Actor(e.To, m)
+		}
+	case wirepb.EnvelopeKind_ENVELOPE_KIND_OBJECT:
+		if m := l.message(p, e, now); l.refused(m) {
+		} else if l.cfg.Handlers.Object == nil {
+			m.ReplyError(zmsg.ErrNoRoute)
+			m.Release()
+		} else {
+			l.cfg.Handlers.Object(e, m)
+		}
+	case wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY:
+		l.replied(p, e)
+	case wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION:
+		if l.cfg.Handlers.Session != nil {
+			l.cfg.Handlers.Session(e, p.ref)
+		}
+	case wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL:
+		if e.ID == controlMissed {
+			l.missed(p, e.Seq, e.To)
+		} else if l.cfg.Handlers.Control != nil {
+			l.cfg.Handlers.Control(e, p.ref)
+		}
+	}
+	return true
+}
+
+// refused answers a request that comes while the node drains.
+func (l *Link) refused(m *zmsg.Message) bool {
+	if !l.draining.Load() || !m.Wants() {
+		return false
+	}
+	m.ReplyError(zmsg.ErrDraining)
+	m.Release()
+	return true
+}
+
+// message makes the message of an envelope. Its body aliases the batch; its strings do not, so that whoever keeps a
+// session's reference or a user's name does not keep the batch.
+func (l *Link) message(p *peer, e *zmsg.Envelope, now time.Time) *zmsg.Message {
+	m := zmsg.NewMessage(e.ID)
+	m.Seq, m.User, m.Client = e.Seq, l.in.intern(e.User), e.Client
+	m.Session = e.Session
+	switch e.Session.Gate {
+	case p.ref:
+		m.Session.Gate = p.ref
+	default:
+		m.Session.Gate.ID = l.in.intern(e.Session.Gate.ID)
+	}
+	m.Trace, m.Hops = e.Trace, e.Hops
+	if len(e.Chain) > 0 {
+		m.Chain = slices.Clone(e.Chain)
+	}
+	if e.FromActor != 0 {
+		m.From = zmsg.Address{Node: p.ref, Actor: e.FromActor}
+	}
+	if e.TimeoutMs > 0 {
+		m.Deadline = now.Add(time.Duration(e.TimeoutMs) * time.Millisecond)
+	}
+	m.BorrowBody(e.Body)
+	if e.Request != 0 {
+		l.inbound.Add(1)
+		m.SetReplier(l.laneBack(p), e.Request)
+	}
+	return m
+}
+
+// laneBack is the lane to a sender.
+func (l *Link) laneBack(p *peer) *lane {
+	if p.lane == nil || p.lane.gone.Load() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		p.lane = l.laneLocked(p.ref)
+	}
+	return p.lane
+}
+
+// replied ends the request that e answers, if it waits, and if it was sent to the node that answers.
+func (l *Link) replied(p *peer, e *zmsg.Envelope) {
+	l.mu.Lock()
+	slot := l.requests.find(e.Request)
+	if slot < 0 || l.requests.slots[slot].lane.node != p.ref {
+		l.mu.Unlock()
+		l.cfg.Metrics.LateReplies.Inc()
+		return
+	}
+	q := l.requests.end(slot)
+	l.mu.Unlock()
+	l.counts.replies.Inc()
+	r := &l.in.reply
+	*r = zmsg.Reply{ID: e.ID, Code: e.Code, Outcome: e.Outcome, Text: e.Text, Body: e.Body}
+	q.replier.Reply(q.token, r)
+	l.poke()
+}
+
+// nobody ends the requests of a batch that reached nobody.
+func (l *Link) nobody(notice string) {
+	id, first, last, oneWay, ok := parseNotice(notice)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	var list []ended
+	ln := l.lanesByID[id]
+	if ln != nil && last > 0 {
+		list = l.requests.endRange(nil, ln, first, last)
+	}
+	l.mu.Unlock()
+	l.endUnsent(list, "no_responders", "nobody has the node's inbox")
+	l.counts.drop("no_responders", int(oneWay))
+	if ln != nil {
+		l.warn("nobody", "envelopes reached nobody", "peer", ln.node.String(), "count", uint64(len(list))+oneWay)
+	}
+}
+
+// missed ends the requests in batches that the node says it never got, and will not take any more.
+func (l *Link) missed(p *peer, first, last uint64) {
+	l.mu.Lock()
+	var list []ended
+	if ln := l.lanes[p.ref]; ln != nil {
+		for _, b := range ln.recent {
+			if b.number >= first && b.number <= last {
+				list = l.requests.endRange(list, ln, b.first, b.last)
+			}
+		}
+	}
+	l.mu.Unlock()
+	l.endUnsent(list, "missed", "the node was too slow to receive it")
+}
+
+// endUnsent ends requests that certainly did not run.
+func (l *Link) endUnsent(list []ended, outcome, text string) {
+	for i := range list {
+		list[i].sent = false
+		l.finish(&list[i], zmsg.CodeUnavailable, text)
+	}
+	l.counts.request(outcome, len(list))
+	l.poke()
+}
+
+// foreign counts and drops what is not of this wire.
+func (l *Link) foreign(reason string, m Msg) {
+	l.cfg.Metrics.Foreign.With(reason).Inc()
+	l.warn("foreign_"+reason, "foreign bytes on the bus, dropped",
+		"reason", reason, "subject", m.Subject, "bytes", len(m.Data), "prefix", hex.EncodeToString(m.Data[:min(len(m.Data), 16)]))
+}

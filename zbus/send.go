@@ -1,0 +1,199 @@
+package zbus
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// Send sends m to an actor. It encodes m before it returns and does not keep it: m stays the caller's.
+//
+// With r it is a request, and r gets exactly one outcome for token, from another goroutine, perhaps before Send
+// returns; a message without a deadline gets the default one. Without, it is one-way.
+//
+// With an error nothing was sent and r is not called. Errors carry a zmsg.Code, NotExecuted: CodeUnavailable (bus
+// down, link closed), CodeBusy (too much waits), CodeTooLarge, CodeTimeout (the deadline has passed), CodeBadRequest
+// (the value does not encode), CodeUnknownActor (the address is empty).
+func (l *Link) Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error {
+	e := zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: to.Actor}
+	return l.sendMessage(to.Node, &e, m, r, token)
+}
+
+// SendObject sends m to the stateful actor e.Key at a node that should own it; e.Version and e.Owner go with it. It is
+// like Send otherwise.
+func (l *Link) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error {
+	c := zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_OBJECT, Key: e.Key, Version: e.Version, Owner: e.Owner}
+	return l.sendMessage(to, &c, m, r, token)
+}
+
+func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error {
+	if node.ID == "" {
+		return errNowhere
+	}
+	body, err := m.EncodedBody()
+	if err != nil {
+		return &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message does not encode: " + err.Error()}
+	}
+	e.ID, e.Seq, e.Body = m.ID, m.Seq, body
+	e.Session, e.User, e.Client = m.Session, m.User, m.Client
+	e.Trace, e.Chain, e.Hops = m.Trace, m.Chain, m.Hops
+	if m.From.Node == l.cfg.Self {
+		e.FromActor = m.From.Actor
+	}
+	var deadline time.Duration // since base
+	if r != nil || !m.Deadline.IsZero() {
+		now := time.Now()
+		left := l.cfg.DefaultTimeout
+		if !m.Deadline.IsZero() {
+			left = m.Deadline.Sub(now)
+		}
+		if left <= 0 {
+			return errExpired
+		}
+		deadline = now.Sub(l.base) + left
+		e.TimeoutMs = milliseconds(left)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admitLocked(len(body)); err != nil {
+		return err
+	}
+	ln := l.laneLocked(node)
+	if r == nil {
+		return l.enqueueLocked(ln, e, -1)
+	}
+	slot, ok := l.requests.add(ln, r, token, deadline)
+	if !ok {
+		l.counts.request("busy", 1)
+		return errRequests
+	}
+	e.Request = l.requests.number(slot)
+	if err := l.enqueueLocked(ln, e, slot); err != nil {
+		l.requests.end(slot)
+		return err
+	}
+	l.dueLocked(deadline)
+	return nil
+}
+
+// SendSession sends an operation on sessions to their gate, one-way, in the same lane as Send: e.Op and its fields;
+// e.Kind is set here. e stays the caller's. Errors as Send.
+func (l *Link) SendSession(to zmsg.NodeRef, e *zmsg.Envelope) error {
+	c := *e
+	c.Kind = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION
+	return l.sendOneWay(to, &c)
+}
+
+// SendControl sends what nodes tell each other, one-way, in the same lane as Send: e.ID says what it is (below 16 is
+// the link's own); e.Kind is set here. e stays the caller's. Errors as Send.
+func (l *Link) SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error {
+	c := *e
+	c.Kind = wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL
+	return l.sendOneWay(to, &c)
+}
+
+func (l *Link) sendOneWay(to zmsg.NodeRef, e *zmsg.Envelope) error {
+	if to.ID == "" {
+		return errNowhere
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admitLocked(len(e.Body)); err != nil {
+		return err
+	}
+	return l.enqueueLocked(l.laneLocked(to), e, -1)
+}
+
+// PublishGroup sends a push to all nodes that joined e.Group, but for this one, in order with everything else that
+// this node sends. e.Kind and e.Op are set here. e stays the caller's. Errors as Send, and CodeBadRequest for a name
+// that is empty or above 256 bytes.
+func (l *Link) PublishGroup(e *zmsg.Envelope) error {
+	if !groupName(e.Group) {
+		return errGroup
+	}
+	c := *e
+	c.Kind, c.Op = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, wirepb.SessionOp_SESSION_OP_PUSH
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admitLocked(len(c.Body)); err != nil {
+		return err
+	}
+	return l.enqueueLocked(l.groupLaneLocked(c.Group), &c, -1)
+}
+
+func groupName(s string) bool { return s != "" && len(s) <= 256 }
+
+// admitLocked says whether an envelope with a body of n bytes may wait to be sent. Link.mu is held.
+func (l *Link) admitLocked(n int) error {
+	switch {
+	case l.state != linkRunning:
+		return errLinkDone
+	case !l.up.Load():
+		return errDown
+	case int64(n) > l.maxBytes.Load(): // before it is copied; the exact look is after encoding
+		return errTooLarge
+	case l.waiting >= l.cfg.OutboxMessages || l.bytes+n > l.cfg.OutboxBytes && l.waiting > 0:
+		return errOutbox
+	}
+	return nil
+}
+
+var replyBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Reply implements zmsg.Replier for requests that came from the lane's node: token is the request's number there.
+func (ln *lane) Reply(token uint64, r *zmsg.Reply) {
+	l := ln.link
+	e := zmsg.Envelope{
+		Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY, Request: token,
+		ID: r.ID, Code: r.Code, Outcome: r.Outcome, Text: r.Text, Body: r.Body,
+	}
+	if e.Body == nil && r.Value != nil {
+		buf := replyBuffers.Get().(*[]byte)
+		b, err := proto.MarshalOptions{}.MarshalAppend((*buf)[:0], r.Value)
+		if err != nil {
+			e = zmsg.Envelope{Kind: e.Kind, Request: token, Code: zmsg.CodeInternal, Text: "the reply does not encode"}
+			b = b[:0]
+		} else {
+			e.Body = b
+		}
+		defer func() {
+			if cap(b) <= maxKeptChunk {
+				*buf = b
+			}
+			replyBuffers.Put(buf)
+		}()
+	}
+	l.mu.Lock()
+	switch {
+	case l.outEnded:
+		l.counts.drop("closed", 1)
+	case ln.gone.Load():
+		l.counts.drop("node_lost", 1)
+	case !l.up.Load():
+		l.counts.drop("down", 1)
+	case l.waiting >= 2*l.cfg.OutboxMessages || l.bytes+len(e.Body) > 2*l.cfg.OutboxBytes && l.waiting > 0:
+		l.counts.drop("full", 1)
+	default:
+		if int64(len(e.Body)) > l.maxBytes.Load() || l.enqueueLocked(ln, &e, -1) != nil {
+			e = zmsg.Envelope{
+				Kind: e.Kind, Request: token, Code: zmsg.CodeTooLarge, Outcome: r.Outcome,
+				Text: "the reply is above the bus's limit",
+			}
+			_ = l.enqueueLocked(ln, &e, -1) // a few bytes: never above the limit
+		}
+	}
+	l.mu.Unlock()
+	l.inbound.Add(-1)
+	l.poke()
+}
+
+// milliseconds rounds up: a deadline that has not passed does not become none.
+func milliseconds(d time.Duration) uint32 {
+	return uint32(min((d+time.Millisecond-1)/time.Millisecond, math.MaxUint32))
+}
