@@ -2,22 +2,43 @@ package zmetrics
 
 // Gate is what a gate counts.
 type Gate struct {
-	Sessions Gauge // open now
-	// Messages from clients by what became of them: gate, local, remote, busy, no_route, no_route_hook, silenced, rejected.
+	Sessions    Gauge // open now
+	Connections Gauge // open now, those that are no session yet included
+	Groups      Gauge // groups with a member here
+	// Messages from clients by what became of them: gate, local, remote, busy, no_route, no_route_hook, silenced,
+	// rate_limited, draining, rejected (not routed for any other reason), failed (the dispatcher or a hook failed).
 	Messages CounterVec
-	Closes   CounterVec // connections closed, by reason
-	Refused  CounterVec // connections refused before a session began, by reason
-	Drops    CounterVec // frames for clients that were dropped, by reason
+	// Responses to clients by result code: the codes' names.
+	Responses CounterVec
+	// Pushes that were accepted for a session.
+	Pushes Counter
+	// Encodes of pushes, by codec (pb, text): a broadcast is one for each codec, whatever the number of members.
+	Encodes CounterVec
+	Closes  CounterVec // sessions and logins ended, by reason
+	Refused CounterVec // connections refused before the websocket began, by reason
+	// Drops of frames for clients, by reason: closed (the session has ended), late (a reply nobody waits for any
+	// more), volatile, replaced (by a newer push of class latest), cut (still queued when the connection ended),
+	// no_session, stale_session, wrong_gate, watcher.
+	Drops CounterVec
+	// SubscribeFailures are failed joins and leaves of groups at the bus; they are tried again.
+	SubscribeFailures Counter
 }
 
 // NewGate makes the set; reg may be nil.
 func NewGate(reg Registerer) *Gate {
 	m := maker{reg, "gate"}
 	return &Gate{
-		Sessions: m.gauge("sessions", "Sessions open now."),
-		Messages: m.counterVec("messages_total", "Messages from clients by what became of them.", "outcome"),
-		Closes:   m.counterVec("closes_total", "Connections closed, by reason.", "reason"),
-		Refused:  m.counterVec("refused_total", "Connections refused before a session began, by reason.", "reason"),
-		Drops:    m.counterVec("drops_total", "Frames for clients that were dropped, by reason.", "reason"),
+		Sessions:    m.gauge("sessions", "Sessions open now."),
+		Connections: m.gauge("connections", "Connections open now, with or without a session."),
+		Groups:      m.gauge("groups", "Groups that have a member at this gate."),
+		Messages:    m.counterVec("messages_total", "Messages from clients by what became of them.", "outcome"),
+		Responses:   m.counterVec("responses_total", "Responses to clients by result code.", "code"),
+		Pushes:      m.counter("pushes_total", "Pushes accepted for a session."),
+		Encodes:     m.counterVec("push_encodes_total", "Pushes encoded, by codec.", "codec"),
+		Closes:      m.counterVec("closes_total", "Sessions and logins ended, by reason.", "reason"),
+		Refused:     m.counterVec("refused_total", "Connections refused before the websocket began, by reason.", "reason"),
+		Drops:       m.counterVec("drops_total", "Frames for clients that were dropped, by reason.", "reason"),
+		SubscribeFailures: m.counter("subscribe_failures_total",
+			"Failed joins and leaves of groups at the bus, each tried again."),
 	}
 }

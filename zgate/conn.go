@@ -1,0 +1,322 @@
+package zgate
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// The phases of a connection; each has a time limit of its own (Gate.onTimer).
+const (
+	phaseHandshake int32 = iota // TLS, HTTP
+	phaseLogin                  // waits for Hello
+	phaseAuth                   // the Authenticator is at work
+	phaseActive                 // has a session
+)
+
+// conn is one connection of a client: the socket, gorilla's reading side, and the queue out. It is the net.Conn that
+// gorilla has, so that it sees every byte that comes in and decides about every byte that goes out.
+type conn struct {
+	// Set at construction.
+	g      *Gate
+	nc     net.Conn // the socket
+	remote netip.AddrPort
+	raw    syscall.RawConn // nil: no writes without blocking (TLS, pipes, systems without)
+	try    func(fd uintptr) bool
+
+	// Set during the handshake, before anybody else has the conn.
+	tr net.Conn // what is read and written: nc, or TLS over it
+	ws *websocket.Conn
+
+	// Owned by the reading goroutine.
+	guard    guard
+	upgraded bool  // gorilla's writes are not ours any more
+	readErr  error // why the transport failed
+	peerDone bool  // the client has sent its close frame
+
+	pinged  int64  // what heard was at our last ping; the wheel goroutine's
+	control bucket // of heartbeats
+
+	// Atomic.
+	phase      atomic.Int32
+	text       atomic.Bool // the client speaks JSON
+	corked     atomic.Bool // the reader is at work and flushes before it blocks
+	closingNow atomic.Bool // what is read is not looked at any more
+	heard      atomic.Int64
+	deadline   atomic.Int64 // of the phase
+	session    atomic.Pointer[Session]
+
+	timer wheelEntry
+	q     queue
+}
+
+// op is the websocket message type that the client reads.
+func (c *conn) op() int {
+	if c.text.Load() {
+		return opText
+	}
+	return opBinary
+}
+
+// Read reads for gorilla's buffer. gorilla calls it exactly when it has nothing left: the border at which answers
+// leave.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.corked.Load() {
+		c.uncork()
+	}
+	n, err := c.tr.Read(p)
+	if n > 0 {
+		c.heard.Store(c.g.now())
+		c.corked.Store(c.session.Load() != nil)
+		if v := c.guard.scan(p[:n]); v != nil {
+			return 0, v
+		}
+		return n, nil // an error comes again
+	}
+	if err != nil {
+		c.readErr = err
+	}
+	return n, err
+}
+
+// Write passes the HTTP answer of the handshake on. Later, gorilla writes only close frames for what it refuses; they
+// are swallowed here, since ours go the way of everything else.
+func (c *conn) Write(p []byte) (int, error) {
+	if !c.upgraded {
+		return c.tr.Write(p)
+	}
+	return len(p), nil
+}
+
+// Close closes the socket.
+func (c *conn) Close() error { return c.nc.Close() }
+
+// LocalAddr returns the socket's.
+func (c *conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+
+// RemoteAddr returns the socket's.
+func (c *conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+
+// SetDeadline does nothing: the wheel and the queue have their own limits.
+func (c *conn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline does nothing, as SetDeadline.
+func (c *conn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline does nothing, as SetDeadline.
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// message is one websocket message, in a buffer that goes back to its pool.
+type message struct {
+	op  int
+	buf *bytes.Buffer
+}
+
+// readMessage reads the next message. The caller gives its buffer back with freeMessage. The buffer grows with what
+// came, not with what was announced.
+func (c *conn) readMessage() (message, error) {
+	op, r, err := c.ws.NextReader()
+	if err != nil {
+		return message{}, err
+	}
+	// Only now: a connection that waits for a message holds no buffer.
+	buf := messages.Get().(*bytes.Buffer)
+	if _, err := buf.ReadFrom(r); err != nil {
+		freeMessage(buf)
+		return message{}, err
+	}
+	return message{op, buf}, nil
+}
+
+// readFailed says how a connection ends whose reading failed with err.
+func (c *conn) readFailed(err error) {
+	var v *violation
+	var ce *websocket.CloseError
+	switch {
+	case errors.As(err, &v):
+		c.close(v.code, v.text, closing{})
+	case errors.As(err, &ce) && ce.Code != websocket.CloseAbnormalClosure:
+		c.answerClose(ce)
+	case c.readErr != nil:
+		c.lost(c.readErr)
+	case errors.Is(err, websocket.ErrReadLimit):
+		c.close(CloseTooLarge, "message is above the limit", closing{})
+	default:
+		c.close(CloseWebsocket, err.Error(), closing{})
+	}
+}
+
+// lost ends a connection that the other side is no longer at.
+func (c *conn) lost(err error) {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.q.closing {
+		return
+	}
+	text := "connection lost"
+	if err != nil && !errors.Is(err, io.EOF) {
+		text = err.Error()
+	}
+	c.breakLocked(closedLost, text)
+}
+
+// answerClose answers the client's close frame, after everything that is queued.
+func (c *conn) answerClose(ce *websocket.CloseError) {
+	c.peerDone = true
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.q.closing {
+		return // ours is on its way, and the client's answers it
+	}
+	code := CloseCode(ce.Code)
+	if ce.Code == websocket.CloseNoStatusReceived {
+		code = 0
+	}
+	c.endLocked(closedByClient, ce.Text, 0, func() { c.appendLocked(appendWSClose(nil, code, "")) })
+}
+
+// closing is what close tells and waits for beside code and text.
+type closing struct {
+	delay  time.Duration // the client is asked to wait so long before it connects again
+	within time.Duration // for what is queued to be written; 0: Config.CloseTimeout
+}
+
+// close ends the connection on purpose: a Closing frame, a close frame, and both behind everything that is queued.
+// Only the first call counts; it reports whether this was it. It never blocks.
+func (c *conn) close(code CloseCode, text string, o closing) bool {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	return c.closeLocked(code, text, o)
+}
+
+func (c *conn) closeLocked(code CloseCode, text string, o closing) bool {
+	if c.q.closing || c.q.dead {
+		return false
+	}
+	text = cut(text, maxReason)
+	c.endLocked(code, text, o.within, func() {
+		f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(&wirepb.Control{
+			Control: &wirepb.Control_Closing{Closing: &wirepb.Closing{
+				Code: uint32(code), Text: text, DelayMs: uint32(o.delay.Milliseconds()),
+			}},
+		})}
+		if b, err := c.encode(nil, &f); err == nil {
+			c.frameLocked(c.op(), b)
+		}
+		c.appendLocked(appendWSClose(nil, code, text))
+	})
+	return true
+}
+
+// endLocked appends the last frames and sees them out.
+func (c *conn) endLocked(code CloseCode, text string, within time.Duration, last func()) {
+	if within <= 0 {
+		within = c.g.cfg.CloseTimeout
+	}
+	c.latestLocked()
+	last()
+	c.q.closed = ending{code, text}
+	c.q.closing = true
+	c.closingNow.Store(true)
+	_ = c.nc.SetReadDeadline(time.Now().Add(within)) // ends the reader, which ends the rest
+	c.writeLocked()
+}
+
+// encode appends f as a packet of its own in the client's codec.
+func (c *conn) encode(dst []byte, f *zmsg.Frame) ([]byte, error) {
+	if c.text.Load() {
+		return zmsg.EncodeText(dst, c.g.cfg.Registry, f)
+	}
+	return zmsg.AppendPacketFrame(dst, f), nil
+}
+
+// sendControl sends a control frame; what a closed connection refuses is of no interest.
+func (c *conn) sendControl(m *wirepb.Control) {
+	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}
+	if b, err := c.encode(nil, &f); err == nil {
+		_ = c.send(c.op(), b)
+	}
+}
+
+// control encodes m for Frame.Control, where nil would say that there is none.
+func control(m *wirepb.Control) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{}, m)
+	if err != nil {
+		return []byte{} // a string that is not UTF-8, which cut has made impossible
+	}
+	return b
+}
+
+// heartbeat answers a ping, unless there are too many of them.
+func (c *conn) heartbeat() bool {
+	if c.control.take(c.g.now(), controlRate, controlBurst) || c.closingNow.Load() {
+		return true
+	}
+	if c.control.strikes > controlBurst {
+		c.close(CloseRate, "too many heartbeats: more than "+itoa(controlRate)+" per second", closing{})
+	}
+	return false
+}
+
+// onPing answers a websocket ping.
+func (c *conn) onPing(data string) error {
+	if c.heartbeat() {
+		_ = c.send(opPong, []byte(data))
+	}
+	return nil
+}
+
+// drain reads and throws away until the other side closes, or its time is up, so that the close frame is not lost to
+// a reset.
+func (c *conn) drain() {
+	c.uncork()
+	c.q.mu.Lock()
+	over := c.q.broken != nil || c.peerDone && c.q.half
+	c.q.mu.Unlock()
+	if over || c.readErr != nil {
+		return
+	}
+	var scratch [512]byte
+	for {
+		if _, err := c.tr.Read(scratch[:]); err != nil {
+			return
+		}
+	}
+}
+
+// finish closes the socket and forgets what is still queued. It returns how the connection ended.
+func (c *conn) finish() ending {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	q := &c.q
+	_ = c.nc.Close()
+	q.dead = true
+	if q.closed.code == 0 {
+		q.closed = ending{closedLost, "connection lost"}
+	}
+	if len(q.segs)+len(q.latest) > 0 {
+		c.g.count.dropCut.Inc()
+	}
+	for i := range q.segs {
+		if ch := q.segs[i].chunk; ch != nil {
+			ch.free()
+		}
+	}
+	q.segs, q.latest, q.one = nil, nil, [1]segment{}
+	q.queued = 0
+	return q.closed
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

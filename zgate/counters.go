@@ -1,0 +1,59 @@
+package zgate
+
+import (
+	"zgame/zmetrics"
+	"zgame/zmsg"
+)
+
+// counters are the gate's counters with their labels resolved, since looking one up costs more than counting.
+type counters struct {
+	*zmetrics.Gate
+
+	// Messages.
+	gate, local, remote, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
+	// Drops.
+	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher zmetrics.Counter
+	// Encodes.
+	encodePB, encodeText zmetrics.Counter
+
+	responses   [int(zmsg.CodeConflict) + 1]zmetrics.Counter
+	application zmetrics.Counter
+	framework   zmetrics.Counter
+}
+
+func newCounters(m *zmetrics.Gate) *counters {
+	c := &counters{
+		Gate: m,
+		gate: m.Messages.With("gate"), local: m.Messages.With("local"), remote: m.Messages.With("remote"),
+		busy: m.Messages.With("busy"), noRoute: m.Messages.With("no_route"),
+		noRouteHook: m.Messages.With("no_route_hook"), silenced: m.Messages.With("silenced"),
+		rateLimited: m.Messages.With("rate_limited"), draining: m.Messages.With("draining"),
+		rejected: m.Messages.With("rejected"), failed: m.Messages.With("failed"),
+
+		dropClosed: m.Drops.With("closed"), dropLate: m.Drops.With("late"), dropVolatile: m.Drops.With("volatile"),
+		dropReplaced: m.Drops.With("replaced"), dropCut: m.Drops.With("cut"),
+		dropNoSession: m.Drops.With("no_session"), dropStale: m.Drops.With("stale_session"),
+		dropWrongGate: m.Drops.With("wrong_gate"), dropWatcher: m.Drops.With("watcher"),
+
+		encodePB: m.Encodes.With("pb"), encodeText: m.Encodes.With("text"),
+
+		application: m.Responses.With(zmsg.CodeApplication.String()),
+		framework:   m.Responses.With(zmsg.Code(999).String()),
+	}
+	for code := range c.responses {
+		c.responses[code] = m.Responses.With(zmsg.Code(code).String())
+	}
+	return c
+}
+
+// response counts a response by its code.
+func (c *counters) response(code zmsg.Code) {
+	switch {
+	case int(code) < len(c.responses):
+		c.responses[code].Inc()
+	case code >= zmsg.CodeApplication:
+		c.application.Inc()
+	default:
+		c.framework.Inc()
+	}
+}

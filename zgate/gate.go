@@ -1,0 +1,402 @@
+package zgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// Errors of a gate's life.
+var (
+	ErrStarted = errors.New("zgate: gate has been started before")
+	ErrStopped = errors.New("zgate: gate is shut down")
+)
+
+// Gate is the server that clients connect to. Make one with New. All methods may be called from any goroutine.
+type Gate struct {
+	// Set at construction.
+	cfg      Config
+	log      *slog.Logger
+	count    *counters
+	upgrader websocket.Upgrader
+	born     time.Time
+	ctx      context.Context // ends when Shutdown cuts: authenticators, subscriptions
+	cancel   context.CancelCauseFunc
+	wheel    *wheel
+	leaving  chan struct{} // closed when Shutdown begins
+	stopped  chan struct{} // closed when the wheel may end
+	idle     chan struct{} // told when the last request ends while draining
+
+	sessions  sessions
+	groups    groups
+	addresses addresses
+	flush     flusher
+
+	// Atomic.
+	draining        atomic.Bool
+	unauthenticated atomic.Int64 // connections that are no session yet
+	active          atomic.Int64 // sessions
+	requests        atomic.Int64 // in flight
+	noRouteLog      seldom
+	refusedLog      seldom
+
+	wg      sync.WaitGroup // every goroutine but the wheel's
+	wheelWG sync.WaitGroup
+
+	mu       sync.Mutex
+	listener net.Listener
+	conns    map[*conn]struct{}
+	started  bool
+}
+
+// New makes a gate; Start opens it. The error names every fault of cfg.
+func New(cfg Config) (*Gate, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	g := &Gate{
+		cfg: cfg, log: cfg.Logger, count: newCounters(cfg.Metrics), born: time.Now(),
+		leaving: make(chan struct{}), stopped: make(chan struct{}), idle: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
+	}
+	g.upgrader = websocket.Upgrader{
+		ReadBufferSize:  512,
+		WriteBufferSize: 256, // never used: what is written goes another way
+		WriteBufferPool: &sync.Pool{},
+		Subprotocols:    []string{"zgame.v1.pb"},
+		CheckOrigin:     func(*http.Request) bool { return true }, // readRequest has judged it
+		Error:           handshakeFailed,
+	}
+	if cfg.AllowText {
+		g.upgrader.Subprotocols = append(g.upgrader.Subprotocols, "zgame.v1.json")
+	}
+	g.ctx, g.cancel = context.WithCancelCause(context.Background())
+	g.wheel = newWheel(g.now, g.onTimer)
+	g.groups.g = g
+	g.addresses.conns = make(map[netip.Addr]int)
+	return g, nil
+}
+
+// now is the monotonic time since the gate was made, in nanoseconds.
+func (g *Gate) now() int64 { return int64(time.Since(g.born)) }
+
+// at is t on the scale of now.
+func (g *Gate) at(t time.Time) int64 { return int64(t.Sub(g.born)) }
+
+// Start listens and accepts; it returns when the port is open. ctx is for opening it alone. A gate is started once.
+func (g *Gate) Start(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.draining.Load():
+		return ErrStopped
+	case g.started:
+		return ErrStarted
+	}
+	l := g.cfg.Listener
+	if l == nil {
+		var err error
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", g.cfg.Addr); err != nil {
+			return fmt.Errorf("zgate: cannot listen on %s (Addr): %w", g.cfg.Addr, err)
+		}
+	}
+	g.listener, g.started = l, true
+	g.wheelWG.Add(1)
+	// Owned by the gate; ends when stopped is closed; Shutdown waits for it.
+	go func() {
+		defer g.wheelWG.Done()
+		g.wheel.run(g.stopped)
+	}()
+	g.wg.Add(1)
+	// Owned by the gate; ends when the listener is closed; Shutdown waits for it.
+	go g.accept(l)
+	return nil
+}
+
+// Addr returns where the gate listens; nil before Start.
+func (g *Gate) Addr() net.Addr {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.listener == nil {
+		return nil
+	}
+	return g.listener.Addr()
+}
+
+// Sessions returns how many sessions there are.
+func (g *Gate) Sessions() int { return int(g.active.Load()) }
+
+// accept takes connections until the listener is closed.
+func (g *Gate) accept(l net.Listener) {
+	defer g.wg.Done()
+	pause := time.Duration(0)
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			pause = 0
+			g.admit(nc)
+			continue
+		}
+		if g.draining.Load() {
+			return
+		}
+		// Out of file descriptors, or a client that was gone at once: others may still come.
+		pause = min(max(5*time.Millisecond, 2*pause), time.Second)
+		if g.refusedLog.allow(g.now()) {
+			g.log.Error("accept failed", "err", err, "pause", pause)
+		}
+		select {
+		case <-time.After(pause):
+		case <-g.leaving:
+			return
+		}
+	}
+}
+
+// admit gives a new connection a goroutine, or closes it where a limit is reached.
+func (g *Gate) admit(nc net.Conn) {
+	c := &conn{g: g, nc: nc, remote: addrPort(nc.RemoteAddr())}
+	c.timer.conn = c
+	c.heard.Store(g.now())
+	c.control = bucket{tokens: controlBurst, last: g.now()}
+	if sc, ok := nc.(syscall.Conn); ok && canTry && g.cfg.TLS == nil {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.raw, c.try = raw, c.tryWrite
+		}
+	}
+	if reason := g.register(c); reason != "" {
+		g.count.Refused.With(reason).Inc()
+		if g.refusedLog.allow(g.now()) {
+			g.log.Warn("connection refused", "reason", reason, "remote", c.remote.String())
+		}
+		_ = nc.Close()
+		return
+	}
+	// Owned by the gate; ends with the handshake, see serve; Shutdown waits for it.
+	go func() {
+		defer g.wg.Done()
+		g.serve(c)
+	}()
+}
+
+// register counts c against the limits; it returns the one that is reached. With none, g.wg is one up.
+func (g *Gate) register(c *conn) (reason string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.draining.Load():
+		return "draining"
+	case g.unauthenticated.Load() >= int64(g.cfg.MaxUnauthenticated):
+		return "unauthenticated"
+	case len(g.conns) >= g.cfg.MaxSessions+g.cfg.MaxUnauthenticated:
+		return "connections"
+	case !g.addresses.add(subscriber(c.remote.Addr()), g.cfg.MaxPerIP):
+		return "address"
+	}
+	g.unauthenticated.Add(1)
+	g.count.Connections.Inc()
+	g.conns[c] = struct{}{}
+	g.wg.Add(1)
+	c.enter(phaseHandshake, g.cfg.HandshakeTimeout)
+	return ""
+}
+
+// closed forgets c, whose goroutine is about to end.
+func (g *Gate) closed(c *conn) {
+	how := c.finish()
+	g.wheel.remove(&c.timer)
+	if s := c.session.Load(); s != nil {
+		s.end(how)
+		g.active.Add(-1)
+		g.log.Debug("session closed", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(),
+			"text", how.text)
+	}
+	if c.upgraded {
+		g.count.Closes.With(how.code.String()).Inc()
+	}
+	g.addresses.remove(subscriber(c.remote.Addr()), g.cfg.MaxPerIP)
+	g.count.Connections.Dec()
+	g.mu.Lock()
+	delete(g.conns, c)
+	g.mu.Unlock()
+}
+
+// enter starts a phase that may last d.
+func (c *conn) enter(phase int32, d time.Duration) {
+	at := c.g.now() + int64(d)
+	c.deadline.Store(at)
+	c.phase.Store(phase)
+	c.g.wheel.schedule(&c.timer, at)
+}
+
+// pingAfter is the silence after which the gate sends a ping: a quarter above Heartbeat, give or take a tenth, so that
+// those who connected together do not go on together.
+func (c *conn) pingAfter() time.Duration {
+	h := c.g.cfg.Heartbeat
+	return h + h*3/20 + rand.N(h/5+1)
+}
+
+// onTimer looks after a connection whose time has come; it returns when to do so again. It runs on the wheel's
+// goroutine and does not block.
+func (g *Gate) onTimer(c *conn, now int64) (next int64) {
+	if phase := c.phase.Load(); phase != phaseActive {
+		if at := c.deadline.Load(); now < at {
+			return at
+		}
+		switch {
+		case phase == phaseHandshake:
+			c.closingNow.Store(true)
+			_ = c.nc.Close()
+			return 0
+		case phase == phaseLogin && c.close(CloseLoginTimeout, "no Hello within "+g.cfg.LoginTimeout.String(), closing{}):
+		case phase == phaseAuth && c.close(CloseLoginTimeout, "login took too long", closing{}):
+		default:
+			_ = c.nc.Close() // closing for long enough
+			return 0
+		}
+		c.deadline.Store(now + 2*int64(g.cfg.CloseTimeout))
+		return c.deadline.Load()
+	}
+	s := c.session.Load()
+	next = s.expire(now)
+	heard := c.heard.Load()
+	silent := time.Duration(now - heard)
+	switch {
+	case silent >= g.cfg.Timeout:
+		if !c.close(CloseSilent, "nothing came for "+g.cfg.Timeout.String(), closing{}) {
+			return next // closing already: its own limits hold
+		}
+		return next
+	case silent >= g.cfg.Heartbeat*23/20:
+		if c.pinged != heard {
+			c.pinged = heard
+			_ = c.send(opPing, nil)
+		}
+		return min(next, heard+int64(g.cfg.Timeout))
+	}
+	return min(next, heard+int64(c.pingAfter()))
+}
+
+// requestDone counts the end of a request in flight.
+func (g *Gate) requestDone() {
+	if g.requests.Add(-1) == 0 && g.draining.Load() {
+		select {
+		case g.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// spread returns a part of DrainSpread.
+func (g *Gate) spread() time.Duration { return rand.N(g.cfg.DrainSpread + 1) }
+
+// Shutdown closes the gate: it stops accepting, lets requests in flight end (at most DrainTime), tells each client
+// with code 3001 and a delay of its own when to connect again, writes what is queued, and waits until everything has
+// ended. When ctx ends first it cuts what is left and says how many connections that were. It may be called more than
+// once, and before Start.
+func (g *Gate) Shutdown(ctx context.Context) error {
+	g.mu.Lock()
+	first := !g.draining.Swap(true)
+	if first {
+		close(g.leaving)
+	}
+	if first && g.listener != nil {
+		_ = g.listener.Close()
+	} else if first && g.cfg.Listener != nil {
+		_ = g.cfg.Listener.Close()
+	}
+	conns := g.snapshotLocked()
+	g.mu.Unlock()
+
+	// Those without a session have nothing to wait for.
+	for _, c := range conns {
+		switch c.phase.Load() {
+		case phaseActive:
+		case phaseHandshake:
+			c.closingNow.Store(true)
+			_ = c.nc.Close()
+		default:
+			c.close(CloseShutdown, "shutting down", closing{delay: g.spread()})
+		}
+	}
+	if first && g.requests.Load() > 0 {
+		t := time.NewTimer(g.cfg.DrainTime)
+		select {
+		case <-g.idle:
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+	within := g.cfg.CloseTimeout
+	if d, ok := ctx.Deadline(); ok {
+		within = max(within, time.Until(d))
+	}
+	g.mu.Lock()
+	conns = g.snapshotLocked()
+	g.mu.Unlock()
+	for _, c := range conns {
+		c.close(CloseShutdown, "shutting down", closing{delay: g.spread(), within: within})
+	}
+
+	// Owned by this call; ends when all others have.
+	done := make(chan struct{})
+	go func() {
+		g.wg.Wait()
+		close(done)
+	}()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		g.mu.Lock()
+		conns = g.snapshotLocked()
+		g.mu.Unlock()
+		g.cancel(ErrStopped)
+		for _, c := range conns {
+			c.closingNow.Store(true)
+			_ = c.nc.Close()
+		}
+		<-done
+		if len(conns) > 0 {
+			err = fmt.Errorf("zgate: %d connections cut: %w", len(conns), context.Cause(ctx))
+		}
+	}
+	g.cancel(ErrStopped)
+	g.mu.Lock()
+	select {
+	case <-g.stopped:
+	default:
+		close(g.stopped)
+	}
+	g.mu.Unlock()
+	g.wheelWG.Wait()
+	return err
+}
+
+func (g *Gate) snapshotLocked() []*conn {
+	conns := make([]*conn, 0, len(g.conns))
+	for c := range g.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// seldom allows something once a second.
+type seldom struct{ last atomic.Int64 }
+
+func (s *seldom) allow(now int64) bool {
+	last := s.last.Load()
+	return (last == 0 || now-last >= int64(time.Second)) && s.last.CompareAndSwap(last, max(now, 1))
+}

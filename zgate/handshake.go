@@ -1,0 +1,401 @@
+package zgate
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// serve takes a connection from accept to a session: TLS, HTTP, websocket, Hello. The session is read by a goroutine
+// of its own, so that the stack that grew here is not kept.
+func (g *Gate) serve(c *conn) {
+	s := g.open(c)
+	if s == nil {
+		g.closed(c)
+		return
+	}
+	g.wg.Add(1)
+	// Owned by the connection; ends when its socket fails or is closed; Shutdown waits for it.
+	go s.run()
+}
+
+// open returns the session of a new connection, nil when there is none: then the other side has been told.
+func (g *Gate) open(c *conn) (s *Session) {
+	defer func() {
+		if r := recover(); r != nil {
+			g.log.Error("panic while a connection was opened", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			c.close(CloseInternal, "internal error", closing{})
+			s = nil
+		}
+		g.unauthenticated.Add(-1)
+		if s == nil && c.ws != nil {
+			c.drain()
+		}
+	}()
+	if reason := g.upgrade(c); reason != "" {
+		g.count.Refused.With(reason).Inc()
+		return nil
+	}
+	return g.login(c)
+}
+
+// upgrade makes c a websocket. It returns why it did not, a word of a fixed list.
+func (g *Gate) upgrade(c *conn) (refused string) {
+	c.tr = c.nc
+	if g.cfg.TLS != nil {
+		t := tls.Server(c.nc, g.cfg.TLS)
+		c.tr = t
+		if err := t.HandshakeContext(g.ctx); err != nil {
+			return c.refusedBy("tls", err)
+		}
+	}
+	r, refused := g.readRequest(c)
+	if refused != "" {
+		return refused
+	}
+	w := &hijacker{c: c}
+	ws, err := g.upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return c.refusedBy(w.reason, err)
+	}
+	c.ws, c.upgraded = ws, true
+	c.text.Store(ws.Subprotocol() == zmsg.SubprotocolJSON)
+	ws.SetPingHandler(c.onPing)
+	ws.SetPongHandler(func(string) error { return nil })
+	ws.SetCloseHandler(func(int, string) error { return nil }) // answerClose does it
+	return ""
+}
+
+// refusedBy returns the reason why a handshake failed: its time limit, the other side's end, or what.
+func (c *conn) refusedBy(what string, err error) string {
+	switch {
+	case c.closingNow.Load() && c.g.draining.Load():
+		return "draining"
+	case c.closingNow.Load():
+		return "handshake_timeout"
+	case what != "":
+		return what
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "lost"
+	default:
+		return "bad_request"
+	}
+}
+
+// readRequest reads the HTTP request and judges everything but what the Upgrader does.
+func (g *Gate) readRequest(c *conn) (_ *http.Request, refused string) {
+	limited := &io.LimitedReader{R: c.tr, N: maxHeaderBytes}
+	br := requestReaders.Get().(*bufio.Reader)
+	br.Reset(limited)
+	defer func() { br.Reset(nil); requestReaders.Put(br) }()
+	r, err := http.ReadRequest(br)
+	switch {
+	case err != nil && limited.N <= 0:
+		c.refuse(http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("request headers are above the limit of %d bytes", maxHeaderBytes))
+		return nil, "header_too_large"
+	case err != nil:
+		reason := c.refusedBy("", err)
+		if reason == "bad_request" {
+			c.refuse(http.StatusBadRequest, "not an HTTP request")
+		}
+		return nil, reason
+	case !r.ProtoAtLeast(1, 1):
+		c.refuse(http.StatusHTTPVersionNotSupported, "expected HTTP/1.1")
+		return nil, "bad_request"
+	case r.Host == "":
+		c.refuse(http.StatusBadRequest, "no Host header")
+		return nil, "bad_request"
+	case r.URL.Path != g.cfg.Path:
+		c.refuse(http.StatusNotFound, "nothing here")
+		return nil, "bad_path"
+	case !websocket.IsWebSocketUpgrade(r):
+		c.refuse(http.StatusUpgradeRequired, "this is a websocket")
+		return nil, "no_upgrade"
+	case !g.originAllowed(r):
+		c.refuse(http.StatusForbidden, "origin not allowed")
+		return nil, "origin"
+	case br.Buffered() > 0 || r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		// gorilla's buffer is its own: bytes that came along would be lost.
+		c.refuse(http.StatusBadRequest, "data before the handshake is complete")
+		return nil, "bad_request"
+	case g.draining.Load():
+		c.refuse(http.StatusServiceUnavailable, "shutting down")
+		return nil, "draining"
+	}
+	return r, ""
+}
+
+// originAllowed lets in those that are no browsers, pages of the gate's own host, and pages on the list.
+func (g *Gate) originAllowed(r *http.Request) bool {
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	if len(origins) > 1 || err != nil {
+		return false
+	}
+	if u.Host != "" && strings.EqualFold(u.Host, r.Host) {
+		return true
+	}
+	return slices.ContainsFunc(g.cfg.AllowedOrigins, func(o string) bool {
+		return o == "*" || strings.EqualFold(o, origins[0])
+	})
+}
+
+// refuse answers a handshake with an HTTP error.
+func (c *conn) refuse(status int, text string) {
+	extra := ""
+	if status == http.StatusUpgradeRequired {
+		extra = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+	}
+	// The handshake's time limit closes the socket under a write that hangs.
+	_, _ = fmt.Fprintf(c.tr, "HTTP/1.1 %d %s\r\n%sContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n"+
+		"Connection: close\r\n\r\n%s\n", status, http.StatusText(status), extra, len(text)+1, text)
+	c.q.mu.Lock()
+	c.q.closing = true
+	c.doneLocked()
+	c.q.mu.Unlock()
+	// What the client still sends would turn the answer into a reset.
+	_, _ = io.CopyN(io.Discard, c.tr, 64<<10)
+}
+
+// hijacker is the http.ResponseWriter that gorilla's Upgrader wants, on a bare connection.
+type hijacker struct {
+	c      *conn
+	header http.Header
+	reason string
+}
+
+func (w *hijacker) Header() http.Header {
+	if w.header == nil {
+		w.header = make(http.Header)
+	}
+	return w.header
+}
+
+func (w *hijacker) Write(p []byte) (int, error) { return len(p), nil }
+func (w *hijacker) WriteHeader(int)             {}
+
+func (w *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	// gorilla makes a reader of its own; of these two it only asks whether one holds anything, and for the buffer of the
+	// other, to build the answer in.
+	return w.c, bufio.NewReadWriter(bufio.NewReaderSize(w.c.tr, 16), bufio.NewWriterSize(io.Discard, 256)), nil
+}
+
+// handshakeFailed is the Upgrader's Error.
+func handshakeFailed(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+	if h, ok := w.(*hijacker); ok {
+		h.reason = "bad_request"
+		h.c.refuse(status, reason.Error())
+	}
+}
+
+// login waits for the Hello and makes a session of it.
+func (g *Gate) login(c *conn) *Session {
+	c.guard.limit = min(maxHello, int64(g.cfg.MaxMessage))
+	c.enter(phaseLogin, g.cfg.LoginTimeout)
+	for {
+		m, err := c.readMessage()
+		if err != nil {
+			c.readFailed(err)
+			return nil
+		}
+		s, v := g.hello(c, m)
+		freeMessage(m.buf)
+		if v != nil {
+			c.close(v.code, v.text, closing{})
+		}
+		if s != nil || v != nil {
+			return s
+		}
+		if c.closingNow.Load() {
+			return nil
+		}
+	}
+}
+
+// hello handles a message before login: heartbeats, and then a Hello. It returns a session, or why there is none, or
+// neither, when there were heartbeats alone.
+func (g *Gate) hello(c *conn, m message) (*Session, *violation) {
+	if m.op == opText && g.cfg.AllowText && c.ws.Subprotocol() == "" {
+		c.text.Store(true) // no subprotocol: the first message decides
+	}
+	var p packet
+	if v := c.open(m, &p); v != nil {
+		if v.code == CloseProtocol {
+			v.code = CloseBadHandshake
+		}
+		return nil, v
+	}
+	for p.more() {
+		var f zmsg.Frame
+		var ctl wirepb.Control
+		fault, v := p.next(&f)
+		if v != nil || fault != nil || f.Kind != wirepb.FrameKind_FRAME_KIND_CONTROL || proto.Unmarshal(f.Control, &ctl) != nil {
+			return nil, &violation{CloseBadHandshake, "the first frame must be a control frame with a Hello"}
+		}
+		switch ctl := ctl.GetControl().(type) {
+		case *wirepb.Control_Ping:
+			c.ping(ctl.Ping)
+		case *wirepb.Control_Hello:
+			user, v := c.authenticate(ctl.Hello)
+			if v != nil {
+				return nil, v
+			}
+			s, v := g.newSession(c, user, cut(ctl.Hello.GetClient(), 64))
+			if v != nil {
+				return nil, v
+			}
+			if v := s.frames(&p); v != nil {
+				c.close(v.code, v.text, closing{})
+			}
+			return s, nil
+		default:
+			return nil, &violation{CloseBadHandshake, "the first frame must be a control frame with a Hello"}
+		}
+		if c.closingNow.Load() {
+			break
+		}
+	}
+	return nil, nil
+}
+
+// authenticate asks the Authenticator, within its time.
+func (c *conn) authenticate(h *wirepb.Hello) (user string, v *violation) {
+	g := c.g
+	if c.phase.Load() != phaseActive {
+		// A little more than the context's: an authenticator that heeds it says no by itself.
+		c.enter(phaseAuth, g.cfg.AuthTimeout+time.Second)
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.AuthTimeout)
+	defer cancel()
+	user, err := g.cfg.Auth.Authenticate(ctx, Hello{
+		Token: h.GetToken(), Client: cut(h.GetClient(), 64), RemoteAddr: c.remote,
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", &violation{CloseLoginTimeout, "login took too long"}
+	case err != nil:
+		text := "not authorized"
+		if r := zmsg.ErrorReply(err); r.Text != "" {
+			text = r.Text
+		} else if errors.Is(err, ErrBadName) {
+			text = strings.TrimPrefix(err.Error(), "zgate: ")
+		}
+		g.log.Debug("login refused", "remote", c.remote.String(), "err", err)
+		return "", &violation{CloseUnauthorized, text}
+	case user == "":
+		g.log.Error("authenticator returned an empty user id")
+		return "", &violation{CloseInternal, "internal error"}
+	}
+	return user, nil
+}
+
+// newSession makes c a session of user. Welcome is the first thing that it sends.
+func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
+	id, err := newSessionID()
+	if err != nil {
+		return nil, &violation{CloseInternal, "internal error"}
+	}
+	s := &Session{
+		g: g, c: c, user: user, client: client,
+		ref: zmsg.SessionRef{Gate: g.cfg.Node, ID: id, Gen: 1},
+	}
+	now := g.now()
+	s.rate = bucket{tokens: float64(g.cfg.Burst), last: now}
+	if int(g.active.Add(1)) > g.cfg.MaxSessions {
+		g.active.Add(-1)
+		return nil, &violation{CloseOverloaded, "the gate is full"}
+	}
+	c.guard.limit = int64(g.cfg.MaxMessage)
+	c.sendControl(s.welcome())
+	g.count.Sessions.Inc()
+	g.sessions.put(s)
+	c.session.Store(s)
+	c.phase.Store(phaseActive)
+	g.wheel.schedule(&c.timer, now+int64(c.pingAfter()))
+	if g.draining.Load() {
+		// Shutdown may have passed by before the session could be seen.
+		c.close(CloseShutdown, "shutting down", closing{delay: g.spread()})
+	}
+	return s, nil
+}
+
+// welcome tells the client what it is in for.
+func (s *Session) welcome() *wirepb.Control {
+	cfg := &s.g.cfg
+	return &wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: &wirepb.Welcome{
+		Session: s.ref.ID, Generation: s.ref.Gen, User: s.user, Node: cfg.Node.ID, Epoch: cfg.Node.Epoch,
+		HeartbeatMs: uint32(cfg.Heartbeat.Milliseconds()), TimeoutMs: uint32(cfg.Timeout.Milliseconds()),
+		MaxMessage: uint32(cfg.MaxMessage), MaxInFlight: uint32(cfg.MaxInFlight), Version: wireVersion,
+	}}}
+}
+
+// newSessionID returns 63 random bits that are not 0: unique across gates and restarts, and not to be guessed.
+func newSessionID() (uint64, error) {
+	var b [8]byte
+	for {
+		if _, err := rand.Read(b[:]); err != nil {
+			return 0, err
+		}
+		if id := binary.LittleEndian.Uint64(b[:]) >> 1; id != 0 {
+			return id, nil
+		}
+	}
+}
+
+// run reads the session's messages until the connection ends, and then takes everything down.
+func (s *Session) run() {
+	defer s.g.wg.Done()
+	c := s.c
+	s.read()
+	c.drain()
+	s.g.closed(c)
+}
+
+// read handles messages until the connection ends. A panic ends this connection alone.
+func (s *Session) read() {
+	c := s.c
+	defer func() {
+		if r := recover(); r != nil {
+			s.g.log.Error("panic while a connection was read", "session", s.ref.ID, "user", s.user,
+				"panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			c.close(CloseInternal, "internal error", closing{})
+		}
+	}()
+	for {
+		m, err := c.readMessage()
+		if err != nil {
+			c.readFailed(err)
+			return
+		}
+		var v *violation
+		if !c.closingNow.Load() {
+			v = s.handle(m)
+		}
+		freeMessage(m.buf)
+		if v != nil {
+			c.close(v.code, v.text, closing{})
+			return
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package zgate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// session returns the session that ref names.
+func (g *Gate) session(ref zmsg.SessionRef) (*Session, error) {
+	if ref.Gate != g.cfg.Node {
+		g.count.dropWrongGate.Inc()
+		return nil, ErrWrongGate
+	}
+	s := g.sessions.get(ref.ID)
+	if s == nil {
+		g.count.dropNoSession.Inc()
+		return nil, ErrNoSession
+	}
+	if s.ref.Gen != ref.Gen {
+		g.count.dropStale.Inc()
+		return nil, ErrStaleSession
+	}
+	return s, nil
+}
+
+// Session returns the session that ref names. Errors: ErrWrongGate, ErrNoSession, ErrStaleSession.
+func (g *Gate) Session(ref zmsg.SessionRef) (*Session, error) { return g.session(ref) }
+
+// Push sends p to a session; p may be used again when it returns. It does not block. Errors: those of Session and
+// Session.Push.
+func (g *Gate) Push(ref zmsg.SessionRef, p *zmsg.Push) error {
+	s, err := g.session(ref)
+	if err != nil {
+		return err
+	}
+	return s.Push(p)
+}
+
+// PushIDs sends p to sessions of this gate, encoded once. failed counts those that do not get it: gone, slow, or
+// behind (volatile).
+func (g *Gate) PushIDs(ids []uint64, p *zmsg.Push) (delivered, failed int) {
+	e, err := g.encode(p, false)
+	if err != nil {
+		return 0, len(ids)
+	}
+	if len(ids) > 1 && len(e.body) >= shareFrom {
+		e.keep()
+	}
+	for _, id := range ids {
+		s := g.sessions.get(id)
+		switch {
+		case s == nil:
+			g.count.dropNoSession.Inc()
+			failed++
+		case s.push(&e, len(ids) > directWrites) != nil:
+			failed++
+		default:
+			delivered++
+		}
+	}
+	return delivered, failed
+}
+
+// directWrites is up to how many sessions a sender writes to by itself; for more, the flusher does.
+const directWrites = 8
+
+// PublishLocal sends p to the members of the group at this gate, encoded once for each codec. A session whose Join has
+// returned gets it, the one on whose behalf it is published included. failed counts the members that do not get it.
+func (g *Gate) PublishLocal(name string, p *zmsg.Push) (delivered, failed int) {
+	grp := g.groups.get(name)
+	if grp == nil {
+		return 0, 0
+	}
+	e, err := g.encode(p, false)
+	grp.mu.RLock()
+	defer grp.mu.RUnlock()
+	if err != nil {
+		return 0, len(grp.members)
+	}
+	if len(grp.members) > 1 && len(e.body) >= shareFrom {
+		e.keep()
+	}
+	later := len(grp.members) > directWrites
+	for _, s := range grp.members {
+		if s.push(&e, later) != nil {
+			failed++
+		} else {
+			delivered++
+		}
+	}
+	return delivered, failed
+}
+
+// Join makes a session a member of a group. When it returns nil, the session gets everything that is published
+// afterwards, on any node; for the first member of a group here that means waiting for the bus, at most JoinTimeout.
+// Joining twice is joining once. Errors: those of Session; ErrClosed, ErrTooMany, ErrBadGroup; CodeUnavailable when the
+// bus does not subscribe: then the session is no member.
+func (g *Gate) Join(ref zmsg.SessionRef, name string) error {
+	s, err := g.session(ref)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	if err := g.groups.join(s, name, func(err error) { done <- err }); err != nil {
+		return err
+	}
+	select { // the usual case, without a timer
+	case err = <-done:
+	default:
+		t := time.NewTimer(g.cfg.JoinTimeout)
+		defer t.Stop()
+		select {
+		case err = <-done:
+		case <-t.C:
+			err = fmt.Errorf("no answer within %v", g.cfg.JoinTimeout)
+		}
+	}
+	if err != nil {
+		s.leave(name)
+		return &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "group subscription: " + err.Error()}
+	}
+	return nil
+}
+
+// Leave ends a session's membership; what is published afterwards does not reach it by this group. Errors: those of
+// Session. Leaving what one is no member of is fine.
+func (g *Gate) Leave(ref zmsg.SessionRef, name string) error {
+	s, err := g.session(ref)
+	if err != nil {
+		return err
+	}
+	s.leave(name)
+	return nil
+}
+
+func (s *Session) leave(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if grp := s.groups[name]; grp != nil {
+		delete(s.groups, name)
+		s.g.groups.leave(grp, s)
+	}
+}
+
+// Kick ends a session: the client reads code and text as the last thing, behind everything that was sent to it
+// before. Codes below 3000 and above 4999 become CloseKicked. It does not block. Errors: those of Session.
+func (g *Gate) Kick(ref zmsg.SessionRef, code uint32, text string) error {
+	s, err := g.session(ref)
+	if err != nil {
+		return err
+	}
+	s.Close(CloseCode(min(code, 1<<16-1)), text)
+	return nil
+}
+
+// Watch makes the gate tell an actor, exactly once, when the session ends. A session that is gone already is told of
+// at once, as lost. Errors: ErrWrongGate, ErrTooMany, ErrNotWired.
+func (g *Gate) Watch(ref zmsg.SessionRef, actor zmsg.Address) error {
+	if g.cfg.Tell == nil {
+		return ErrNotWired
+	}
+	s, err := g.session(ref)
+	if err == ErrWrongGate { //nolint:errorlint // session returns its sentinels bare
+		return err
+	}
+	ended := s == nil
+	if s != nil {
+		if ended, err = s.watch(actor); err != nil {
+			return err
+		}
+	}
+	if ended {
+		g.tellClosed(actor, ref, "", ending{closedLost, "the session has ended before"})
+	}
+	return nil
+}
+
+// Unwatch ends a Watch.
+func (g *Gate) Unwatch(ref zmsg.SessionRef, actor zmsg.Address) error {
+	s, err := g.session(ref)
+	if err != nil {
+		return err
+	}
+	s.unwatch(actor)
+	return nil
+}
+
+// OnSession runs a session operation that another node sends: the Session handler of a zbus.Link. e is used during the
+// call only. It does not block: a Join is in force for this gate when it returns, and for the bus soon after, which Ack
+// tells a sender that asks (Envelope.Request). Operations of one sender are run in the order of their calls.
+func (g *Gate) OnSession(e *zmsg.Envelope, from zmsg.NodeRef) {
+	err := g.onSession(e, from)
+	if err != nil {
+		g.log.Debug("session operation failed", "op", e.Op.String(), "session", e.Session.ID, "node", from.String(), "err", err)
+	}
+	if acked := err == nil && e.Op == wirepb.SessionOp_SESSION_OP_JOIN; e.Request != 0 && g.cfg.Ack != nil && !acked {
+		g.cfg.Ack(from, e.Request, err)
+	}
+}
+
+func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
+	switch e.Op {
+	case wirepb.SessionOp_SESSION_OP_PUSH:
+		p := zmsg.Push{ID: e.ID, Body: e.Body, Class: e.Class}
+		if p.Body == nil {
+			p.Body = []byte{} // an empty message, not one to be encoded
+		}
+		switch {
+		case e.Group != "":
+			g.PublishLocal(e.Group, &p)
+		case len(e.Sessions) > 0:
+			g.PushIDs(e.Sessions, &p)
+		default:
+			return g.Push(e.Session, &p)
+		}
+		return nil
+	case wirepb.SessionOp_SESSION_OP_JOIN:
+		s, err := g.session(e.Session)
+		if err != nil {
+			return err
+		}
+		var done func(error)
+		if request := e.Request; request != 0 && g.cfg.Ack != nil {
+			from.ID = strings.Clone(from.ID)
+			done = func(err error) { g.cfg.Ack(from, request, err) }
+		}
+		return g.groups.join(s, strings.Clone(e.Group), done) // a copy: e is not ours to keep
+	case wirepb.SessionOp_SESSION_OP_LEAVE:
+		return g.Leave(e.Session, e.Group)
+	case wirepb.SessionOp_SESSION_OP_KICK:
+		return g.Kick(e.Session, uint32(e.Code), strings.Clone(e.Text))
+	case wirepb.SessionOp_SESSION_OP_WATCH:
+		ref := e.Session
+		ref.Gate = g.orOwn(ref.Gate)
+		from.ID = strings.Clone(from.ID)
+		return g.Watch(ref, zmsg.Address{Node: from, Actor: e.FromActor})
+	case wirepb.SessionOp_SESSION_OP_UNWATCH:
+		return g.Unwatch(e.Session, zmsg.Address{Node: from, Actor: e.FromActor})
+	default:
+		return fmt.Errorf("zgate: unknown session operation %d", e.Op)
+	}
+}
+
+// orOwn makes the gate's node of a ref that aliases an envelope, so that nothing of the envelope is kept.
+func (g *Gate) orOwn(n zmsg.NodeRef) zmsg.NodeRef {
+	if n == g.cfg.Node {
+		return g.cfg.Node
+	}
+	return n
+}

@@ -1,0 +1,319 @@
+package zgate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+	"zgame/zroute"
+)
+
+// packet is an incoming message, frame by frame, whatever its codec. Frames alias the message's buffer.
+type packet struct {
+	rest   []byte           // binary: what is still to be decoded
+	frames []zmsg.TextFrame // text: what is still to be looked at
+	count  int
+}
+
+// open starts on message m of connection c. A fault is the client's.
+func (c *conn) open(m message, p *packet) *violation {
+	*p = packet{}
+	switch {
+	case m.op == opText && !c.g.cfg.AllowText:
+		return &violation{CloseProtocol, "text messages are not allowed here: send binary ones"}
+	case m.op != c.op():
+		return &violation{CloseProtocol, "message of the other type: a connection speaks either text or binary"}
+	case m.buf.Len() == 0:
+		return &violation{CloseProtocol, "empty message: expected a packet of frames"}
+	case m.op == opBinary:
+		p.rest = m.buf.Bytes()
+		return nil
+	case !utf8.Valid(m.buf.Bytes()):
+		return &violation{CloseBadUTF8, "text message is not UTF-8"}
+	}
+	frames, err := zmsg.DecodeText(m.buf.Bytes(), c.g.cfg.Registry)
+	if err != nil {
+		return &violation{CloseProtocol, err.Error()}
+	}
+	p.frames = frames
+	return nil
+}
+
+func (p *packet) more() bool { return len(p.rest)+len(p.frames) > 0 }
+
+// next decodes the next frame into f. fault is what is wrong with this frame's request alone.
+func (p *packet) next(f *zmsg.Frame) (fault *zmsg.Error, v *violation) {
+	if p.count++; p.count > maxFrames {
+		return nil, &violation{CloseProtocol, "packet has more than " + itoa(maxFrames) + " frames"}
+	}
+	if len(p.frames) > 0 {
+		t := &p.frames[0]
+		p.frames = p.frames[1:]
+		*f = t.Frame
+		return t.Err, nil
+	}
+	var err error
+	if p.rest, err = zmsg.NextFrame(p.rest, f); err != nil {
+		return nil, &violation{CloseProtocol, err.Error()}
+	}
+	return nil, nil
+}
+
+// handle handles a message of an active session. A violation ends the connection.
+func (s *Session) handle(m message) *violation {
+	var p packet
+	if v := s.c.open(m, &p); v != nil {
+		return v
+	}
+	return s.frames(&p)
+}
+
+// frames handles what is left of p.
+func (s *Session) frames(p *packet) *violation {
+	var f zmsg.Frame
+	now := time.Now()
+	for p.more() {
+		fault, v := p.next(&f)
+		if v != nil {
+			return v
+		}
+		switch f.Kind {
+		case wirepb.FrameKind_FRAME_KIND_REQUEST:
+			s.request(&f, fault, now)
+		case wirepb.FrameKind_FRAME_KIND_CONTROL:
+			if v := s.control(&f); v != nil {
+				return v
+			}
+		default:
+			return &violation{CloseProtocol, fmt.Sprintf("frame of kind %d: clients send requests and controls", f.Kind)}
+		}
+		if s.c.closingNow.Load() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// control handles a control frame of an active session.
+func (s *Session) control(f *zmsg.Frame) *violation {
+	var m wirepb.Control
+	if err := proto.Unmarshal(f.Control, &m); err != nil {
+		return &violation{CloseProtocol, "control frame is malformed"}
+	}
+	switch m := m.GetControl().(type) {
+	case *wirepb.Control_Ping:
+		s.c.ping(m.Ping)
+	case *wirepb.Control_Pong, *wirepb.Control_Ack:
+		s.c.heartbeat() // counts; there is nothing to answer
+	case *wirepb.Control_Hello:
+		return s.helloAgain(m.Hello)
+	default:
+		// A control of a later version; the major version is in the subprotocol, so it may be ignored.
+		s.c.heartbeat()
+	}
+	return nil
+}
+
+// ping answers a client's Ping.
+func (c *conn) ping(p *wirepb.Ping) {
+	if c.heartbeat() {
+		c.sendControl(&wirepb.Control{Control: &wirepb.Control_Pong{Pong: &wirepb.Pong{Nonce: p.GetNonce()}}})
+	}
+}
+
+// helloAgain answers a second Hello on a live connection: the same session, as long as it is the same user.
+func (s *Session) helloAgain(h *wirepb.Hello) *violation {
+	if !s.c.heartbeat() {
+		return nil
+	}
+	s.c.uncork() // the authenticator may take its time
+	user, v := s.c.authenticate(h)
+	if v != nil {
+		return v
+	}
+	if user != s.user {
+		return &violation{CloseProtocol, "Hello of another user on a live session: connect anew"}
+	}
+	s.c.sendControl(s.welcome())
+	return nil
+}
+
+// request takes a client's request all the way to whoever answers it. Every path ends in one count and, where the
+// request has a seq, in one response.
+func (s *Session) request(f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
+	g := s.g
+	if cfg := &g.cfg; cfg.Rate > 0 && !s.rate.take(g.at(now), cfg.Rate, cfg.Burst) {
+		g.count.rateLimited.Inc()
+		if s.rate.strikes == 1 {
+			g.log.Debug("session is over its rate", "session", s.ref.ID, "user", s.user)
+		}
+		if s.rate.strikes >= cfg.Burst {
+			s.c.close(CloseRate, "too many requests: more than "+itoa(cfg.Rate)+" per second", closing{delay: time.Second})
+			return
+		}
+		s.respondError(f.Seq, errRateLimited)
+		return
+	}
+	switch {
+	case fault != nil:
+		g.count.rejected.Inc()
+		s.respondError(f.Seq, fault)
+		return
+	case f.ID == 0:
+		g.count.rejected.Inc()
+		s.respondError(f.Seq, errNoID)
+		return
+	case g.draining.Load():
+		g.count.draining.Inc()
+		s.respondError(f.Seq, zmsg.ErrDraining)
+		return
+	}
+
+	timeout := g.cfg.RequestTimeout
+	if f.TimeoutMs > 0 {
+		timeout = min(time.Duration(f.TimeoutMs)*time.Millisecond, g.cfg.MaxRequestTimeout)
+	}
+	var token uint64
+	if f.Seq != 0 {
+		deadline := g.at(now) + int64(timeout)
+		var ok bool
+		if token, ok = s.requests.add(f.Seq, deadline, g.cfg.MaxInFlight); !ok {
+			g.count.busy.Inc()
+			s.respondError(f.Seq, errInFlight)
+			return
+		}
+		g.requests.Add(1)
+		g.wheel.schedule(&s.c.timer, deadline)
+	}
+
+	m := zmsg.NewMessage(f.ID)
+	m.Seq, m.User, m.Session, m.Client = f.Seq, s.user, s.ref, true
+	m.Deadline = now.Add(timeout)
+	m.Trace = newTrace()
+	m.SetBody(f.Body) // a copy: the buffer that f lies in is used again
+	if token != 0 {
+		m.SetReplier(s, token)
+	}
+	s.route(m, token)
+}
+
+// route hands m on: gate handler, dispatcher, hook. A panic in any of them ends this request alone.
+func (s *Session) route(m *zmsg.Message, token uint64) {
+	id := m.ID
+	defer func() {
+		if r := recover(); r != nil {
+			s.g.count.failed.Inc()
+			s.g.log.Error("panic while a request was routed", "msg_id", id, "session", s.ref.ID, "user", s.user,
+				"panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			// Who owns m now is unknown: it is left to the collector.
+			s.endRequest(token, errPanicked)
+		}
+	}()
+	if h := s.g.cfg.Handlers[m.ID]; h != nil {
+		h(s, m)
+		s.g.count.gate.Inc()
+		return
+	}
+	res, tried, err := zroute.NoRoute, 0, error(zmsg.ErrNoRoute)
+	if s.g.cfg.Dispatcher != nil {
+		res, tried, err = s.g.cfg.Dispatcher.Dispatch(m)
+	}
+	switch res {
+	case zroute.OnLocal:
+		s.g.count.local.Inc()
+		return
+	case zroute.OnRemote:
+		s.g.count.remote.Inc()
+		return
+	case zroute.Busy:
+		s.g.count.busy.Inc()
+		m.ReplyError(orElse(err, zmsg.ErrBusy))
+	case zroute.NoRoute:
+		s.noRoute(m, token, tried, err)
+	default:
+		s.g.count.failed.Inc()
+		m.ReplyError(orElse(err, errFailed))
+	}
+	m.Release()
+}
+
+// noRoute answers m, which nobody takes.
+func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
+	g := s.g
+	if hook := g.cfg.OnNoRoute; hook != nil {
+		wanted := m.Wants()
+		reply, handled := hook(m, tried)
+		switch {
+		case handled && reply != nil:
+			g.count.noRouteHook.Inc()
+			m.Reply(reply)
+			return
+		case handled && wanted && !m.Wants():
+			g.count.noRouteHook.Inc() // it answers, or has answered
+			return
+		case handled:
+			g.count.silenced.Inc()
+			if _, ok := s.requests.end(token); ok {
+				g.requestDone()
+			}
+			return
+		}
+	}
+	g.count.noRoute.Inc()
+	if g.noRouteLog.allow(g.now()) {
+		g.log.Warn("no route for a message", "msg_id", m.ID, "tried", tried, "session", s.ref.ID, "user", s.user, "err", err)
+	}
+	m.ReplyError(orElse(err, zmsg.ErrNoRoute))
+}
+
+// endRequest ends the request of token with err, unless it has ended.
+func (s *Session) endRequest(token uint64, err error) {
+	seq, ok := s.requests.end(token)
+	if !ok {
+		return
+	}
+	s.respondError(seq, err)
+	s.g.requestDone()
+}
+
+// expire answers the requests whose deadline has passed, and returns the next deadline.
+func (s *Session) expire(now int64) (next int64) {
+	seqs, next := s.requests.expired(nil, now)
+	for _, seq := range seqs {
+		s.respondError(seq, errTimeout)
+		s.g.requestDone()
+	}
+	return next
+}
+
+// What the gate itself answers.
+var (
+	errRateLimited = &zmsg.Error{Code: zmsg.CodeRateLimited, Outcome: zmsg.NotExecuted, Text: "too many requests"}
+	errNoID        = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "request has no message id"}
+	errInFlight    = &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "too many requests in flight"}
+	errPanicked    = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown}
+	errFailed      = &zmsg.Error{Code: zmsg.CodeInternal, Outcome: zmsg.NotExecuted}
+	errTimeout     = &zmsg.Error{Code: zmsg.CodeTimeout, Outcome: zmsg.Unknown, Text: "no answer within the deadline"}
+)
+
+func orElse(err, other error) error {
+	if err != nil {
+		return err
+	}
+	return other
+}
+
+// newTrace makes a trace id. It names, it does not protect: a fast generator will do.
+func newTrace() (t zmsg.TraceID) {
+	a, b := rand.Uint64(), rand.Uint64()|1 // never zero
+	for i := range 8 {
+		t[i], t[8+i] = byte(a>>(8*i)), byte(b>>(8*i))
+	}
+	return t
+}

@@ -1,0 +1,244 @@
+package zgate
+
+import (
+	"bytes"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// encoded is one push on its way to any number of sessions: encoded at most once for each codec. What differs between
+// sessions is the push's number alone, so each gets a short head of its own and shares the rest.
+//
+//	pb:   websocket header | packet tag, length | kind, id, seq, body tag, length | body
+//	text: websocket header | {"frames":[{"seq":"7", | "kind":"FRAME_KIND_PUSH",...}]}
+//
+// Fields of a protobuf message in the order of their numbers: the bytes are those of zmsg.AppendPacketFrame. Not safe
+// for concurrent use.
+type encoded struct {
+	g     *Gate
+	id    uint32
+	class zmsg.Class
+	body  []byte
+	// owned: body is not changed by anybody and may be kept; else it is valid during the call only.
+	owned bool
+	rest  []byte // of the text form, nil until somebody wants it
+	err   error  // of the text form
+}
+
+const textHead = `{"frames":[{`
+
+// encode makes p ready to be sent; own says that p.Body may be kept.
+func (g *Gate) encode(p *zmsg.Push, own bool) (encoded, error) {
+	body, err := p.EncodedBody()
+	if err != nil {
+		return encoded{}, err
+	}
+	if p.Body == nil {
+		g.count.encodePB.Inc()
+	}
+	return encoded{g: g, id: p.ID, class: p.Class, body: body, owned: own || p.Body == nil}, nil
+}
+
+// text returns what follows textHead and the seq in the text form.
+func (e *encoded) text() ([]byte, error) {
+	if e.rest == nil && e.err == nil {
+		f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_PUSH, ID: e.id, Body: e.body}
+		e.g.count.encodeText.Inc()
+		var b []byte
+		if b, e.err = zmsg.EncodeText(nil, e.g.cfg.Registry, &f); e.err == nil {
+			e.rest = bytes.TrimPrefix(b, []byte(textHead))
+		}
+	}
+	return e.rest, e.err
+}
+
+// keep makes e independent of the caller's memory.
+func (e *encoded) keep() {
+	if !e.owned {
+		e.body, e.owned = bytes.Clone(e.body), true
+	}
+}
+
+// weight is what e counts in a queue, nearly.
+func (e *encoded) weight() int { return len(e.body) + 40 }
+
+// appendPushLocked appends e as the session's next push. c.q.mu is held and e admitted.
+func (s *Session) appendPushLocked(e *encoded) {
+	c := s.c
+	if c.text.Load() {
+		rest, err := e.text()
+		if err != nil {
+			return
+		}
+		s.pushes++
+		var h [64]byte
+		head := append(h[:0], textHead+`"seq":"`...)
+		head = appendUint(head, s.pushes)
+		head = append(head, `",`...)
+		var w [10]byte
+		c.appendLocked(appendWSHeader(w[:0], opText, len(head)+len(rest)))
+		c.appendLocked(head)
+		c.appendBodyLocked(rest, true)
+		return
+	}
+	s.pushes++
+	// The head is built behind the room for the headers, whose lengths depend on it.
+	var h [64]byte
+	head := append(h[:0], 1<<3, byte(wirepb.FrameKind_FRAME_KIND_PUSH))
+	if e.id != 0 {
+		head = protowire.AppendVarint(append(head, 2<<3), uint64(e.id))
+	}
+	head = protowire.AppendVarint(append(head, 3<<3), s.pushes)
+	if len(e.body) > 0 {
+		head = protowire.AppendVarint(append(head, 6<<3|2), uint64(len(e.body)))
+	}
+	frame := len(head) + len(e.body)
+	var w [24]byte
+	pre := appendWSHeader(w[:0], opBinary, 1+protowire.SizeVarint(uint64(frame))+frame)
+	pre = protowire.AppendVarint(append(pre, 1<<3|2), uint64(frame))
+	c.appendLocked(pre)
+	c.appendLocked(head)
+	c.appendBodyLocked(e.body, e.owned)
+}
+
+func appendUint(b []byte, n uint64) []byte {
+	var d [20]byte
+	i := len(d)
+	for {
+		i--
+		d[i] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			return append(b, d[i:]...)
+		}
+	}
+}
+
+// appendBodyLocked appends b, by reference where that is allowed and worth it.
+func (c *conn) appendBodyLocked(b []byte, owned bool) {
+	if owned && len(b) >= shareFrom {
+		c.shareLocked(b)
+		return
+	}
+	c.appendLocked(b)
+}
+
+// push queues e. With later, the write is left to the gate's flusher, for a sender that has many sessions to serve.
+func (s *Session) push(e *encoded, later bool) error {
+	c := s.c
+	if c.text.Load() {
+		if _, err := e.text(); err != nil {
+			return err
+		}
+	}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	// What waits for the reader's or the flusher's next write is not behind: only a running writer means that the
+	// socket refuses.
+	if e.class == zmsg.Latest && c.q.writer {
+		return s.waitLatestLocked(e)
+	}
+	if err := c.admitLocked(e.weight(), e.class); err != nil {
+		switch err { //nolint:errorlint // admitLocked returns its sentinels bare
+		case ErrDropped:
+			c.g.count.dropVolatile.Inc()
+		case ErrClosed:
+			c.g.count.dropClosed.Inc()
+		}
+		return err
+	}
+	s.appendPushLocked(e)
+	c.g.count.Pushes.Inc()
+	if !later {
+		c.flushLocked()
+	} else if !c.q.writer && !c.q.dirty && !c.corked.Load() {
+		c.q.dirty = true
+		c.g.flush.add(c)
+	}
+	return nil
+}
+
+// waitLatestLocked lets e wait for the socket, in the place of an older push of its id.
+func (s *Session) waitLatestLocked(e *encoded) error {
+	c := s.c
+	if c.q.closing || c.q.dead {
+		c.g.count.dropClosed.Inc()
+		return ErrClosed
+	}
+	e.keep()
+	for i := range c.q.latest {
+		if w := &c.q.latest[i]; w.e.id == e.id {
+			c.q.queued += e.weight() - w.e.weight()
+			w.e = *e
+			c.g.count.dropReplaced.Inc()
+			return nil
+		}
+	}
+	if len(c.q.latest) >= latestLimit {
+		c.closeLocked(CloseSlow, "client does not read: "+itoa(latestLimit)+" different pushes wait for it", closing{})
+		return ErrSlow
+	}
+	if err := c.admitLocked(e.weight(), zmsg.Latest); err != nil {
+		return err
+	}
+	c.q.latest = append(c.q.latest, waiting{s, *e})
+	c.q.queued += e.weight()
+	c.g.count.Pushes.Inc()
+	return nil
+}
+
+// flusher writes for those who have put something into many queues: a broadcast does not wait for the writes of its
+// members, and what is published meanwhile leaves with them. Its goroutines run while there is something to do.
+type flusher struct {
+	mu      sync.Mutex
+	dirty   []*conn
+	running int
+}
+
+const (
+	maxFlushers = 2
+	flushBatch  = 64
+)
+
+// add takes c, whose q.mu is held and q.dirty set.
+func (f *flusher) add(c *conn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirty = append(f.dirty, c)
+	if f.running == 0 || f.running < maxFlushers && len(f.dirty) > flushBatch {
+		f.running++
+		c.g.wg.Add(1)
+		// Owned by the gate; ends when no queue is dirty; Shutdown waits for it.
+		go f.run(c.g)
+	}
+}
+
+func (f *flusher) run(g *Gate) {
+	defer g.wg.Done()
+	var batch [flushBatch]*conn
+	for {
+		f.mu.Lock()
+		from := max(0, len(f.dirty)-flushBatch)
+		n := copy(batch[:], f.dirty[from:])
+		clear(f.dirty[from:])
+		f.dirty = f.dirty[:from]
+		if n == 0 {
+			if f.running--; f.running == 0 && cap(f.dirty) > 4096 {
+				f.dirty = nil
+			}
+			f.mu.Unlock()
+			return
+		}
+		f.mu.Unlock()
+		for i, c := range batch[:n] {
+			c.q.mu.Lock()
+			c.q.dirty = false
+			c.writeLocked()
+			c.q.mu.Unlock()
+			batch[i] = nil
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package zgate
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"zgame/zmsg"
+)
+
+// Errors of pushes and replies.
+var (
+	ErrClosed  = errors.New("zgate: session is closed")                       // or closing
+	ErrSlow    = errors.New("zgate: client does not keep up and is closed")   // nothing more reaches it
+	ErrDropped = errors.New("zgate: volatile push dropped, client is behind") // the session goes on
+)
+
+const (
+	smallChunk  = 2 << 10
+	largeChunk  = 32 << 10
+	shareFrom   = 1 << 10  // a shared body of this size and more is referenced, not copied
+	corkLimit   = 16 << 10 // a busy reader flushes from here on without waiting for its next read
+	latestLimit = 256      // ids of class latest that may wait
+)
+
+// chunk is a piece of queue memory.
+type chunk struct{ b []byte }
+
+var (
+	smallChunks = sync.Pool{New: func() any { return &chunk{make([]byte, 0, smallChunk)} }}
+	largeChunks = sync.Pool{New: func() any { return &chunk{make([]byte, 0, largeChunk)} }}
+)
+
+func (c *chunk) free() {
+	c.b = c.b[:0]
+	if cap(c.b) == smallChunk {
+		smallChunks.Put(c)
+	} else {
+		largeChunks.Put(c)
+	}
+}
+
+// segment is a run of bytes that waits to be written: in a chunk of its own, or shared with other connections.
+type segment struct {
+	b     []byte // what is still to be written
+	chunk *chunk // nil: shared memory
+	at    int64  // when its first byte was refused by the socket; 0: not tried yet
+}
+
+// waiting is a push of class latest that waits for the queue to drain.
+type waiting struct {
+	s *Session
+	e encoded
+}
+
+// queue is the way out of a connection: the only one. Everything that is written to the websocket is appended here as
+// whole frames, under mu, in the order of the calls.
+//
+// Whoever appends also tries to write, without blocking, unless the connection's reader is at work (corked): then the
+// reader does it when it has nothing left to read, so that the answers to a burst leave together. What the socket
+// refuses stays, and a writer goroutine runs until the queue is empty; a connection that is idle has none.
+type queue struct {
+	mu      sync.Mutex
+	segs    []segment
+	one     [1]segment // what segs is made of at first
+	latest  []waiting
+	queued  int   // bytes in segs, in latest, and in the writer's hand
+	writer  bool  // the writer goroutine runs
+	dirty   bool  // in the gate's flusher
+	broken  error // a write failed: nothing is written any more
+	closing bool  // the last frame has been appended
+	half    bool  // and written, and our side of the connection is shut
+	dead    bool  // the connection is closed
+	closed  ending
+
+	// What closed the connection waits for on the other side.
+	within time.Duration
+}
+
+// ending is how a connection ended; code 0: it has not.
+type ending struct {
+	code CloseCode
+	text string
+}
+
+// admitLocked reports whether n more bytes may be queued. When they may not, a push of class volatile is dropped, and
+// anything else closes the connection as slow.
+func (c *conn) admitLocked(n int, class zmsg.Class) error {
+	if c.q.closing || c.q.broken != nil || c.q.dead {
+		return ErrClosed
+	}
+	limit := c.g.cfg.QueueBytes
+	if class == zmsg.Volatile {
+		limit /= 4
+	}
+	if c.q.queued == 0 || c.q.queued+n <= limit {
+		return nil
+	}
+	if !c.q.writer {
+		c.writeLocked() // a busy reader held it back, not the client
+		if c.q.queued == 0 || c.q.queued+n <= limit {
+			return nil
+		}
+	}
+	if class == zmsg.Volatile {
+		return ErrDropped
+	}
+	c.closeLocked(CloseSlow, "client does not read: more than "+itoa(c.g.cfg.QueueBytes)+" bytes wait for it", closing{})
+	return ErrSlow
+}
+
+// appendLocked copies b to the end of the queue.
+func (c *conn) appendLocked(b []byte) {
+	q := &c.q
+	q.queued += len(b)
+	for len(b) > 0 {
+		last := len(q.segs) - 1
+		if last < 0 || q.segs[last].chunk == nil || len(q.segs[last].chunk.b) == cap(q.segs[last].chunk.b) {
+			pool := &largeChunks
+			if last < 0 && len(b) <= smallChunk {
+				pool = &smallChunks
+			}
+			c.addLocked(segment{chunk: pool.Get().(*chunk)})
+			last = len(q.segs) - 1
+		}
+		s := &q.segs[last]
+		n := min(len(b), cap(s.chunk.b)-len(s.chunk.b))
+		// s.b is a suffix of the chunk's bytes: growing the chunk grows it in place.
+		written := len(s.chunk.b) - len(s.b)
+		s.chunk.b = append(s.chunk.b, b[:n]...)
+		s.b = s.chunk.b[written:]
+		b = b[n:]
+	}
+}
+
+// shareLocked puts b, which nobody changes any more, at the end of the queue without copying.
+func (c *conn) shareLocked(b []byte) {
+	c.q.queued += len(b)
+	c.addLocked(segment{b: b})
+}
+
+func (c *conn) addLocked(s segment) {
+	if c.q.writer {
+		s.at = c.g.now()
+	}
+	if c.q.segs == nil {
+		c.q.segs = c.q.one[:0]
+	}
+	c.q.segs = append(c.q.segs, s)
+}
+
+// popLocked takes the first segment off.
+func (c *conn) popLocked() segment {
+	q := &c.q
+	s := q.segs[0]
+	copy(q.segs, q.segs[1:])
+	q.segs[len(q.segs)-1] = segment{}
+	q.segs = q.segs[:len(q.segs)-1]
+	if len(q.segs) == 0 && cap(q.segs) > 64 {
+		q.segs = nil
+	}
+	return s
+}
+
+// flushLocked writes what is queued, or leaves that to whoever is about to do so: a busy reader, the flusher.
+func (c *conn) flushLocked() {
+	if c.corked.Load() && c.q.queued < corkLimit {
+		return
+	}
+	c.writeLocked()
+}
+
+// writeLocked offers the queue to the socket; what it refuses goes to a writer goroutine.
+func (c *conn) writeLocked() {
+	q := &c.q
+	if q.writer || q.broken != nil || q.dead {
+		return
+	}
+	if len(q.segs) > 0 && c.raw != nil {
+		// The function runs before Write returns; it is made once per connection because a closure would be an
+		// allocation per write.
+		if err := c.raw.Write(c.try); err != nil && q.broken == nil {
+			q.broken = err
+		}
+		if q.broken != nil {
+			c.breakLocked(closedLost, q.broken.Error())
+			return
+		}
+	}
+	if len(q.segs) == 0 {
+		if len(q.latest) > 0 {
+			c.latestLocked()
+			c.writeLocked()
+			return
+		}
+		c.doneLocked()
+		return
+	}
+	now := c.g.now()
+	for i := range q.segs {
+		q.segs[i].at = now
+	}
+	q.writer = true
+	c.g.wg.Add(1)
+	// Owned by the connection; ends when the queue is empty, or when the connection is closed, which its reader does
+	// in the end; Shutdown waits for it.
+	go c.writeLoop()
+}
+
+// tryWrite writes segments to fd until it refuses. c.q.mu is held.
+func (c *conn) tryWrite(fd uintptr) bool {
+	q := &c.q
+	for len(q.segs) > 0 {
+		s := &q.segs[0]
+		n, err := writeNonblocking(fd, s.b)
+		q.queued -= n
+		s.b = s.b[n:]
+		if err != nil {
+			q.broken = err
+			return true
+		}
+		if len(s.b) > 0 {
+			return true
+		}
+		if s := c.popLocked(); s.chunk != nil {
+			s.chunk.free()
+		}
+	}
+	return true // never wait for the socket
+}
+
+// writeLoop writes with deadlines what the socket refused.
+func (c *conn) writeLoop() {
+	defer c.g.wg.Done()
+	q := &c.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		if q.broken != nil || q.dead {
+			q.writer = false
+			return
+		}
+		if len(q.segs) == 0 && len(q.latest) > 0 {
+			c.latestLocked()
+		}
+		if len(q.segs) == 0 {
+			q.writer = false
+			if q.closing {
+				c.doneLocked()
+			} else {
+				_ = c.nc.SetWriteDeadline(time.Time{}) // or the next try would fail
+			}
+			return
+		}
+		s := c.popLocked()
+		wait := c.g.cfg.QueueAge - time.Duration(c.g.now()-s.at)
+		q.mu.Unlock()
+		var n int
+		err := os.ErrDeadlineExceeded
+		if wait > 0 {
+			_ = c.nc.SetWriteDeadline(time.Now().Add(wait))
+			n, err = c.tr.Write(s.b)
+		}
+		if s.chunk != nil {
+			s.chunk.free()
+		}
+		q.mu.Lock()
+		q.queued -= n
+		if err != nil {
+			q.queued -= len(s.b) - n
+			q.broken = err
+			q.writer = false
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				c.g.count.dropCut.Inc()
+				c.breakLocked(CloseSlow, "client does not read: the oldest byte waited "+c.g.cfg.QueueAge.String())
+			} else {
+				c.breakLocked(closedLost, err.Error())
+			}
+			return
+		}
+	}
+}
+
+// doneLocked follows the last byte: when that was a close frame, it shuts our side, so that the client reads the end
+// right behind it, and gives the client CloseTimeout to close its own.
+func (c *conn) doneLocked() {
+	q := &c.q
+	if !q.closing || q.half || q.dead {
+		return
+	}
+	q.half = true
+	_ = c.nc.SetReadDeadline(time.Now().Add(c.g.cfg.CloseTimeout))
+	if c.raw == nil {
+		return // a TLS alert could block; closing the connection says the same
+	}
+	if h, ok := c.nc.(interface{ CloseWrite() error }); ok {
+		_ = h.CloseWrite()
+	}
+}
+
+// breakLocked ends a connection that cannot be written to any more, without a word.
+func (c *conn) breakLocked(code CloseCode, text string) {
+	if c.q.closed.code == 0 {
+		c.q.closed = ending{code, text}
+	}
+	c.q.closing = true
+	c.closingNow.Store(true)
+	_ = c.nc.Close() // wakes the reader, which cleans up
+}
+
+// latestLocked moves the waiting pushes of class latest into the queue.
+func (c *conn) latestLocked() {
+	for i := range c.q.latest {
+		w := &c.q.latest[i]
+		c.q.queued -= w.e.weight()
+		w.s.appendPushLocked(&w.e)
+		*w = waiting{}
+	}
+	c.q.latest = c.q.latest[:0]
+}
+
+// send queues one websocket frame with payload b (copied) and sees that it is written.
+func (c *conn) send(op int, b []byte) error {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if err := c.admitLocked(len(b)+wsHeaderSize(len(b)), zmsg.Reliable); err != nil {
+		return err
+	}
+	c.frameLocked(op, b)
+	c.flushLocked()
+	return nil
+}
+
+func (c *conn) frameLocked(op int, b []byte) {
+	var h [10]byte
+	c.appendLocked(appendWSHeader(h[:0], op, len(b)))
+	c.appendLocked(b)
+}
+
+// uncork ends the reader's hold on the queue; it is about to block.
+func (c *conn) uncork() {
+	// The store comes first: whoever appends after our look into the queue sees that nobody writes for him.
+	c.corked.Store(false)
+	c.q.mu.Lock()
+	if c.q.queued > 0 {
+		c.writeLocked()
+	}
+	c.q.mu.Unlock()
+}

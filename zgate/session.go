@@ -1,0 +1,232 @@
+package zgate
+
+import (
+	"errors"
+	"net/netip"
+	"sync"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// Errors of session operations.
+var (
+	ErrNoSession    = errors.New("zgate: no such session")                             // ended, or never was
+	ErrStaleSession = errors.New("zgate: session has another generation")              // another socket or user by now
+	ErrWrongGate    = errors.New("zgate: session is at another gate")                  // or another start of this one
+	ErrTooMany      = errors.New("zgate: limit of groups or watchers of this session") // nothing was changed
+	ErrBadGroup     = errors.New("zgate: not a group name")                            // empty, too long, or not UTF-8
+	ErrNotWired     = errors.New("zgate: the gate has no way to tell actors")          // Config.Tell is nil
+)
+
+// Session is a client that has logged in. All methods may be called from any goroutine, and do not block.
+type Session struct {
+	// Set at construction.
+	g      *Gate
+	c      *conn
+	ref    zmsg.SessionRef
+	user   string
+	client string
+
+	// Owned by the reading goroutine.
+	rate bucket
+
+	// Guarded by c.q.mu.
+	pushes uint64 // number of the last push
+
+	requests inFlight
+
+	mu       sync.Mutex // of groups and watchers; before the locks of groups
+	groups   map[string]*group
+	watchers []zmsg.Address
+	ended    bool
+}
+
+// Ref returns the session's identity.
+func (s *Session) Ref() zmsg.SessionRef { return s.ref }
+
+// User returns the id of the user, which is not empty.
+func (s *Session) User() string { return s.user }
+
+// Client returns what the client called itself, "" if nothing.
+func (s *Session) Client() string { return s.client }
+
+// RemoteAddr returns the address of the connection, zero where it has none.
+func (s *Session) RemoteAddr() netip.AddrPort { return s.c.remote }
+
+// Push sends p. Errors: ErrClosed, ErrSlow, ErrDropped, or what encoding p says.
+func (s *Session) Push(p *zmsg.Push) error {
+	e, err := s.g.encode(p, false)
+	if err != nil {
+		return err
+	}
+	return s.push(&e, false)
+}
+
+// Close ends the session with code and text, behind everything that has been sent before. It reports whether this
+// call was the one that did. Codes that are not for gates to send become CloseKicked.
+func (s *Session) Close(code CloseCode, text string) bool {
+	if !code.sendable() {
+		code = CloseKicked
+	}
+	return s.c.close(code, text, closing{})
+}
+
+// Reply satisfies zmsg.Replier: it sends the response to the request that token names. A token that is no longer
+// waited for is counted and ignored.
+func (s *Session) Reply(token uint64, r *zmsg.Reply) {
+	seq, ok := s.requests.end(token)
+	if !ok {
+		if s.c.closingNow.Load() {
+			s.g.count.dropClosed.Inc()
+		} else {
+			s.g.count.dropLate.Inc()
+		}
+		return
+	}
+	s.respond(seq, r)
+	s.g.requestDone()
+}
+
+// respond sends the response for seq.
+func (s *Session) respond(seq uint64, r *zmsg.Reply) {
+	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, ID: r.ID, Seq: seq, Code: r.Code, Text: r.Text, Body: r.Body}
+	b := scratches.Get().(*scratch)
+	defer b.free()
+	if r.Body == nil && r.Value != nil {
+		var err error
+		if f.Body, err = b.marshal(r.Value); err != nil {
+			s.g.log.Error("response cannot be encoded", "msg_id", r.ID, "session", s.ref.ID, "err", err)
+			f = zmsg.Frame{Kind: f.Kind, Seq: seq, Code: zmsg.CodeInternal}
+		}
+	}
+	if r.Code != zmsg.CodeOK {
+		f.ID, f.Body = 0, nil
+	}
+	var err error
+	if b.frame, err = s.c.encode(b.frame[:0], &f); err != nil {
+		s.g.log.Error("response cannot be encoded", "msg_id", r.ID, "session", s.ref.ID, "err", err)
+		f = zmsg.Frame{Kind: f.Kind, Seq: seq, Code: zmsg.CodeInternal}
+		b.frame, _ = s.c.encode(b.frame[:0], &f) // nothing in it can fail
+	}
+	s.g.count.response(f.Code)
+	if s.c.send(s.c.op(), b.frame) != nil {
+		s.g.count.dropClosed.Inc()
+	}
+}
+
+// respondError sends err as the response for seq.
+func (s *Session) respondError(seq uint64, err error) {
+	if seq == 0 {
+		return
+	}
+	r := zmsg.ErrorReply(err)
+	s.respond(seq, &r)
+}
+
+// watch adds a; ended says that the session has ended, and how it did is told at once.
+func (s *Session) watch(a zmsg.Address) (ended bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return true, nil
+	}
+	for _, w := range s.watchers {
+		if w == a {
+			return false, nil
+		}
+	}
+	if len(s.watchers) >= s.g.cfg.MaxWatchers {
+		return false, ErrTooMany
+	}
+	s.watchers = append(s.watchers, a)
+	return false, nil
+}
+
+func (s *Session) unwatch(a zmsg.Address) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, w := range s.watchers {
+		if w == a {
+			s.watchers = append(s.watchers[:i], s.watchers[i+1:]...)
+			return
+		}
+	}
+}
+
+// end takes the session out of everything it is in and tells those who watch it. Called once, by the connection's
+// goroutine, after nothing more can be written.
+func (s *Session) end(how ending) {
+	g := s.g
+	g.sessions.remove(s.ref.ID)
+	if n := s.requests.close(); n > 0 {
+		for range n {
+			g.requestDone()
+		}
+	}
+	s.mu.Lock()
+	s.ended = true
+	groups, watchers := s.groups, s.watchers
+	s.groups, s.watchers = nil, nil
+	for _, grp := range groups {
+		g.groups.leave(grp, s)
+	}
+	s.mu.Unlock()
+	for _, w := range watchers {
+		g.tellClosed(w, s.ref, s.user, how)
+	}
+	g.count.Sessions.Dec()
+}
+
+// tellClosed tells to that a session has ended.
+func (g *Gate) tellClosed(to zmsg.Address, ref zmsg.SessionRef, user string, how ending) {
+	m := zmsg.NewMessage(sessionClosedID)
+	m.Value = &wirepb.SessionClosed{
+		Session: ref.ID, Generation: ref.Gen, Gate: ref.Gate.ID, GateEpoch: ref.Gate.Epoch,
+		User: user, Code: uint32(how.code), Reason: how.text,
+	}
+	m.Session, m.User = ref, user
+	if err := g.cfg.Tell(to, m); err != nil {
+		g.count.dropWatcher.Inc()
+		g.log.Debug("watcher not told of a closed session", "actor", to.String(), "session", ref.ID, "err", err)
+		m.Release()
+	}
+}
+
+const (
+	sessionShards   = 64
+	sessionClosedID = 10 // (zgame.id) of wirepb.SessionClosed; a test compares
+)
+
+// sessions is the table of a gate's sessions by id.
+type sessions struct {
+	shards [sessionShards]struct {
+		mu sync.RWMutex
+		m  map[uint64]*Session
+		_  [64]byte // shards on cache lines of their own
+	}
+}
+
+func (t *sessions) get(id uint64) *Session {
+	sh := &t.shards[id%sessionShards]
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	return sh.m[id]
+}
+
+func (t *sessions) put(s *Session) {
+	sh := &t.shards[s.ref.ID%sessionShards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.m == nil {
+		sh.m = make(map[uint64]*Session)
+	}
+	sh.m[s.ref.ID] = s
+}
+
+func (t *sessions) remove(id uint64) {
+	sh := &t.shards[id%sessionShards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(sh.m, id)
+}
