@@ -1,0 +1,201 @@
+package zactor
+
+import (
+	"context"
+	"reflect"
+	"sync/atomic"
+	"time"
+
+	"zgame/zmsg"
+)
+
+// cell is what the group keeps for one actor: the mailbox, the instance, and how to make the next. What an idle actor
+// does not need is in extra or borrowed from pools during a turn.
+type cell struct {
+	mailbox
+
+	// Set at construction.
+	g       *Group
+	id      uint64 // set when the cell enters the table
+	name    string // "" if none
+	factory func() Actor
+	run     func() // the goroutine's function, made once: `go c.loop()` would allocate each time
+	opts    *spawnOptions
+
+	// Owned by the turn (before the first: by Spawn); handlers is written under mu as well, so that Deliver may read it.
+	actor    Actor
+	handlers []Handler
+	epoch    uint32 // counts instances: continuations and timers of an older one do not run
+	pending  int32  // continuations that have not come back
+	worked   uint32 // messages handled since the shutdown asked last
+
+	extra     atomic.Pointer[extra] // made when needed, then it stays
+	announced atomic.Bool
+}
+
+// extra is what only some actors need.
+type extra struct {
+	// Owned by the turn.
+	timers  map[*timer]struct{}
+	history []time.Time // failures
+	chain   []uint64    // {uid of the actor}: the chain of a request it makes on its own
+	parked  *barrier    // a shutdown waits for the pending continuations
+
+	// Guarded by the mailbox's mu.
+	deferred map[*deferral]struct{}
+	ctx      context.Context //nolint:containedctx // the actor's life, given to handlers by Context.Context
+	cancel   context.CancelCauseFunc
+	gone     chan struct{} // closed when the actor is gone
+	held     *time.Timer   // the actor waits to be restarted, with no goroutine
+	waiting  *future       // what the handler waits for, and the token
+	token    uint64
+	severed  bool // the shutdown has cut the actor off: its handler must not wait any more
+}
+
+// more returns c's extra, making it if needed.
+func (c *cell) more() *extra {
+	if x := c.extra.Load(); x != nil {
+		return x
+	}
+	c.extra.CompareAndSwap(nil, new(extra))
+	return c.extra.Load()
+}
+
+func (c *cell) address() zmsg.Address { return zmsg.Address{Node: c.g.cfg.Node, Actor: c.id} }
+
+func (c *cell) policy() Policy {
+	if c.opts != nil && c.opts.policy != nil {
+		return *c.opts.policy
+	}
+	return c.g.cfg.Restart
+}
+
+// typ names the actor's type for discovery.
+func (c *cell) typ() string {
+	if c.opts != nil && c.opts.typ != "" {
+		return c.opts.typ
+	}
+	t := reflect.TypeOf(c.actor)
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.String()
+}
+
+// pushUser puts a message into the mailbox, within its bound.
+func (c *cell) pushUser(it *item) error {
+	start, err := c.push(it, false, &c.g.buffers)
+	if err != nil {
+		c.g.refused(err)
+		return err
+	}
+	if start {
+		go c.run() // owned by the cell; ends when the mailbox is empty; the group's shutdown waits for the cell
+	}
+	return nil
+}
+
+// pushControl puts a control item into the mailbox: only a dead one refuses it.
+func (c *cell) pushControl(it *item) error {
+	start, err := c.push(it, true, &c.g.buffers)
+	if start {
+		go c.run() // owned by the cell; ends when the mailbox is empty; the group's shutdown waits for the cell
+	}
+	return err
+}
+
+// deliver puts m into the mailbox and owns it, or returns an error and does not.
+func (c *cell) deliver(m *zmsg.Message) error {
+	it := item{msg: m, id: m.ID}
+	if m.Value != nil {
+		it.value = m.Value
+	}
+	if m.ID == sessionClosedID && !m.Client {
+		return c.pushControl(&it) // an actor that missed it would keep the player for ever
+	}
+	if m.Client {
+		c.mu.Lock()
+		h := find(c.handlers, m.ID)
+		c.mu.Unlock()
+		if h == nil || h.flags&fromClients == 0 {
+			c.g.refused(zmsg.ErrNoRoute)
+			return zmsg.ErrNoRoute
+		}
+	}
+	return c.pushUser(&it)
+}
+
+// stop asks the actor to stop after its current message.
+func (c *cell) stop(why Reason) {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return
+	}
+	c.halt.CompareAndSwap(0, uint32(why))
+	start := !c.running
+	c.running = true
+	if x := c.extra.Load(); !start && x != nil && x.held != nil {
+		start = x.held.Stop() // else its function runs, and sees halt
+		if start {
+			x.held = nil
+		}
+	}
+	c.mu.Unlock()
+	if start {
+		go c.run() // owned by the cell; ends at once, the actor being told to halt
+	}
+}
+
+// gone returns a channel that is closed when the actor is gone.
+func (c *cell) gone() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.removed {
+		return closedChan
+	}
+	x := c.more()
+	if x.gone == nil {
+		x.gone = make(chan struct{})
+	}
+	return x.gone
+}
+
+var closedChan = func() chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
+// life returns the context that ends with the actor.
+func (c *cell) life() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.more()
+	if x.ctx == nil {
+		x.ctx, x.cancel = context.WithCancelCause(context.Background())
+		if c.dead || x.severed {
+			x.cancel(zmsg.ErrStopped)
+		}
+	}
+	return x.ctx
+}
+
+// cutReply ends what the handler of an actor waits for that is cut off.
+var cutReply = zmsg.Reply{Code: zmsg.CodeCancelled, Outcome: zmsg.Unknown, Text: "the actor is being stopped"}
+
+// sever ends what a handler waits for, now and later: its context, and a request that it waits for.
+func (c *cell) sever() {
+	x := c.more()
+	c.mu.Lock()
+	x.severed = true
+	if x.cancel != nil {
+		x.cancel(zmsg.ErrStopped)
+	}
+	f, token := x.waiting, x.token
+	c.mu.Unlock()
+	if f != nil && f.close(token) {
+		f.reply = cutReply
+		f.done()
+	}
+}

@@ -1,0 +1,355 @@
+package zactor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+)
+
+// Context is what a handler knows about its actor and the message it handles, and how it speaks to others.
+//
+// It is valid only while the handler (hook, continuation, timer) runs, on its goroutine: the next turn uses the same Context
+// for another message. Work that goes on elsewhere takes Context.Context, and Defer for the reply.
+type Context struct {
+	cell *cell
+	it   *item // the item of this turn
+
+	// Of this turn; used says that some of them are set.
+	used     bool
+	reply    zmsg.Reply // scratch: a reply is valid only during Reply, so one is enough
+	deferred bool       // the reply slot was taken by Defer
+	turn     *turnContext
+
+	now    time.Time // of the batch, see batchTime
+	goexit *crash    // hands a crash from a goroutine that is ending to the next
+}
+
+// batchTime is the time at which the batch was begun, or when it was first asked for: one reading of the clock costs as
+// much as a message.
+func (c *Context) batchTime() time.Time {
+	if c.now.IsZero() {
+		c.now = time.Now()
+	}
+	return c.now
+}
+
+// endTurn ends what belongs to one turn.
+func (c *Context) endTurn() {
+	if c.turn != nil {
+		c.turn.cancel()
+		c.turn = nil
+	}
+	c.reply = zmsg.Reply{}
+	c.deferred, c.used = false, false
+}
+
+// clean makes c fit for the pool.
+func (c *Context) clean() *Context {
+	c.endTurn()
+	*c = Context{}
+	return c
+}
+
+// Self returns the actor's own ref.
+func (c *Context) Self() Ref { return Ref{cell: c.cell} }
+
+// Name returns the actor's name, "" if it has none.
+func (c *Context) Name() string { return c.cell.name }
+
+// Group returns the group that the actor lives in.
+func (c *Context) Group() *Group { return c.cell.g }
+
+// ByID returns a ref that stands for whoever handles a message: see Group.ByID.
+func (c *Context) ByID() Ref { return c.cell.g.ByID() }
+
+// Logger returns the group's logger with the actor's id and name.
+func (c *Context) Logger() *slog.Logger {
+	return c.cell.g.log.With("actor", c.cell.id, "name", c.cell.name)
+}
+
+// Sender returns the actor that sent the message, the zero Ref if it was none.
+func (c *Context) Sender() Ref {
+	if c.it.from != nil {
+		return Ref{cell: c.it.from}
+	}
+	if m := c.it.msg; m != nil && !m.From.IsZero() {
+		return c.cell.g.Ref(m.From)
+	}
+	return Ref{}
+}
+
+// Message returns the message as it came: with head and body. It is valid during the handler, unless Take makes it the
+// handler's; nobody but its owner may change it.
+func (c *Context) Message() *zmsg.Message {
+	if c.it.msg != nil {
+		return c.it.msg
+	}
+	m := zmsg.NewMessage(c.it.id)
+	m.Value = c.protoValue()
+	if c.it.from != nil {
+		m.From = c.it.from.address()
+	}
+	if c.it.deadline != 0 {
+		m.Deadline = c.cell.g.futures.base.Add(time.Duration(c.it.deadline))
+	}
+	if c.it.fut != nil {
+		m.SetReplier(c.it.fut, c.it.token)
+		c.it.fut = nil
+	}
+	c.it.msg = m
+	return m
+}
+
+// Take makes the message the handler's, to keep, to deliver elsewhere, to answer later: it has taken over the duty to reply,
+// and to Release it.
+func (c *Context) Take() *zmsg.Message {
+	m := c.Message()
+	c.it.msg = nil
+	return m
+}
+
+func (c *Context) protoValue() proto.Message {
+	m, _ := c.it.value.(proto.Message)
+	return m
+}
+
+// MessageID returns the id of the message, 0 in a hook or timer.
+func (c *Context) MessageID() uint32 {
+	if c.it.id == 0 && c.it.msg != nil {
+		return c.it.msg.ID
+	}
+	return c.it.id
+}
+
+// User returns the id of the user whose session sent the message, "" if there is none.
+func (c *Context) User() string {
+	if c.it.msg == nil {
+		return ""
+	}
+	return c.it.msg.User
+}
+
+// Session returns the session that the message came from, zero if it came from none.
+func (c *Context) Session() zmsg.SessionRef {
+	if c.it.msg == nil {
+		return zmsg.SessionRef{}
+	}
+	return c.it.msg.Session
+}
+
+// FromClient reports whether the message came from a client, not from an actor.
+func (c *Context) FromClient() bool { return c.it.msg != nil && c.it.msg.Client }
+
+// Trace returns the id under which the message is traced, zero if it is not. What the handler sends carries it on.
+func (c *Context) Trace() zmsg.TraceID {
+	if c.it.msg == nil {
+		return zmsg.TraceID{}
+	}
+	return c.it.msg.Trace
+}
+
+// Deadline returns when the one who asked stops waiting; ok is false when nobody said.
+func (c *Context) Deadline() (t time.Time, ok bool) {
+	switch {
+	case c.it.msg != nil:
+		return c.it.msg.Deadline, !c.it.msg.Deadline.IsZero()
+	case c.it.deadline != 0:
+		return c.cell.g.futures.base.Add(time.Duration(c.it.deadline)), true
+	default:
+		return time.Time{}, false
+	}
+}
+
+// chain returns the actors that wait for the end of this message.
+func (c *Context) chain() []uint64 {
+	if c.it.msg == nil {
+		return nil
+	}
+	return c.it.msg.Chain
+}
+
+// waiting returns the chain of a request that this handler waits for: with the actor itself.
+func (c *Context) waiting() []uint64 {
+	if before := c.chain(); len(before) > 0 {
+		return append(slices.Clip(slices.Clone(before)), c.cell.address().UID())
+	}
+	x := c.cell.more()
+	if x.chain == nil {
+		x.chain = []uint64{c.cell.address().UID()}
+	}
+	return x.chain
+}
+
+// turnContext is the context.Context of one turn.
+type turnContext struct {
+	context.Context //nolint:containedctx // it is one
+	cancel          context.CancelFunc
+	self            *cell
+	chain           []uint64
+	trace           zmsg.TraceID
+}
+
+type turnKey struct{}
+
+// Value returns the turn to this package, so that Ask knows that an actor waits.
+func (t *turnContext) Value(key any) any {
+	if _, ok := key.(turnKey); ok {
+		return t
+	}
+	return t.Context.Value(key)
+}
+
+// Context returns a context that ends with the handler, with the actor, and at the deadline of the message. A request made
+// under it (Ask) is part of the call chain.
+func (c *Context) Context() context.Context {
+	if c.turn == nil {
+		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.Trace()}
+		if d, ok := c.Deadline(); ok {
+			t.Context, t.cancel = context.WithDeadlineCause(c.cell.life(), d, context.DeadlineExceeded)
+		} else {
+			t.Context, t.cancel = context.WithCancel(c.cell.life())
+		}
+		c.turn, c.used = t, true
+	}
+	return c.turn
+}
+
+// Stop stops the actor after this handler.
+func (c *Context) Stop() { c.cell.halt.CompareAndSwap(0, uint32(StopRequested)) }
+
+// wants reports whether somebody waits for a reply that has not been given.
+func (c *Context) wants() bool {
+	return c.it.fut != nil || c.it.msg != nil && c.it.kind == itemMessage && c.it.msg.Wants()
+}
+
+// Reply answers the request now, before the handler returns; what it returns is then dropped. It reports false when
+// nobody waits.
+func (c *Context) Reply(answer proto.Message) bool {
+	if !c.wants() {
+		return false
+	}
+	id, _ := zmsg.IDOf(answer)
+	c.answer(id, answer)
+	return true
+}
+
+// ReplyError answers the request with err now. It reports false when nobody waits.
+func (c *Context) ReplyError(err error) bool {
+	if !c.wants() {
+		return false
+	}
+	c.used = true
+	c.reply = handlerReply(err)
+	c.give()
+	return true
+}
+
+// answer gives an answer, if somebody waits for one.
+func (c *Context) answer(id uint32, v proto.Message) {
+	if !c.wants() {
+		return
+	}
+	c.used = true
+	c.reply = zmsg.Reply{ID: id, Value: v}
+	c.give()
+}
+
+func (c *Context) give() {
+	if f := c.it.fut; f != nil {
+		c.it.fut = nil
+		f.Reply(c.it.token, &c.reply)
+		return
+	}
+	c.it.msg.Reply(&c.reply)
+}
+
+// fail ends a handler that returned err.
+func (c *Context) fail(err error) {
+	g := c.cell.g
+	if errors.Is(err, ErrDeferred) {
+		if c.deferred || !c.wants() {
+			return
+		}
+		err = errors.New("zactor: ErrDeferred returned without Context.Defer")
+	}
+	if !hasCode(err) {
+		g.log.Error("handler failed", "actor", c.cell.id, "name", c.cell.name, "msg_id", c.MessageID(),
+			"trace", traceText(c.Trace()), "err", err)
+	}
+	r := handlerReply(err)
+	g.codes.failed(r.Code)
+	if !c.wants() {
+		return
+	}
+	c.used = true
+	c.reply = r
+	c.give()
+}
+
+// sign puts onto a message of this actor what it carries on: who sent it, the trace, and for a message that goes by
+// its id the session and user it is about, because they may pick the receiver.
+func (c *Context) sign(m *zmsg.Message, session bool) {
+	m.From = c.cell.address()
+	m.Trace = c.Trace()
+	if session {
+		m.Session, m.User = c.Session(), c.User()
+	}
+}
+
+// Tell sends a one-way message; see Ref.Tell.
+func (c *Context) Tell(to Ref, msg proto.Message) error {
+	cell := to.cell
+	switch {
+	case cell == nil:
+		return to.tellFar(msg, c)
+	case c.it.msg == nil || c.it.msg.Trace.IsZero():
+		return cell.pushUser(&item{value: msg, from: c.cell})
+	}
+	m, err := newMessage(msg)
+	if err != nil {
+		return err
+	}
+	c.sign(m, false)
+	if err := cell.pushUser(&item{msg: m, value: msg, id: m.ID, from: c.cell}); err != nil {
+		m.Release()
+		return err
+	}
+	return nil
+}
+
+// Send sends a one-way message to whoever handles its id; see Group.ByID.
+func (c *Context) Send(msg proto.Message) error { return c.Tell(c.ByID(), msg) }
+
+// Forward hands the message on, with its reply slot: the other actor answers in place of this one. On an error the message
+// and the duty to answer stay here.
+func (c *Context) Forward(to Ref) error {
+	m := c.Message()
+	var err error
+	if to.cell != nil {
+		err = to.cell.deliver(m)
+	} else {
+		err = to.deliverFar(m)
+	}
+	if err == nil {
+		c.it.msg = nil
+	}
+	return err
+}
+
+func traceText(t zmsg.TraceID) string {
+	if t.IsZero() {
+		return ""
+	}
+	const hex = "0123456789abcdef"
+	b := make([]byte, 0, 2*len(t))
+	for _, v := range t {
+		b = append(b, hex[v>>4], hex[v&15])
+	}
+	return string(b)
+}

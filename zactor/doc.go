@@ -1,0 +1,40 @@
+// Package zactor hosts actors: code and state behind a mailbox, which handles one message at a time.
+//
+//	type lobby struct{ players map[string]bool }
+//
+//	func (l *lobby) Handlers() []zactor.Handler {
+//		return []zactor.Handler{zactor.Handle(l.enter, zactor.FromClients())}
+//	}
+//
+//	func (l *lobby) enter(c *zactor.Context, req *pb.Enter) (*pb.Entered, error) { … }
+//
+//	g, err := zactor.NewGroup(zactor.Config{Node: self})
+//	ref, err := g.Spawn("lobby", func() zactor.Actor { return &lobby{players: map[string]bool{}} })
+//	entered, err := zactor.Ask[pb.Entered](ctx, ref, &pb.Enter{Name: "ann"})
+//
+// # Promises
+//
+//   - Messages of one sender to one actor are handled in the order in which they were sent, also across nodes.
+//   - A mailbox is bounded: when it is full the sender, the asker or the client learns ErrBusy, and nothing was queued. What
+//     ends an actor, and outcomes, timers and the ends of sessions, are never refused; a stop does not wait behind a backlog.
+//   - A request has one outcome within its deadline: the answer, or an error that tells what happened (code) and whether it
+//     ran (outcome). Late and doubled replies are counted and meet no other request.
+//   - What no handler runs for is a dead letter, with a reason and a counter; whoever asked is told.
+//   - A panic is contained: the asker learns CodePanicked, the actor starts again with fresh state from its factory and goes
+//     on with the messages that wait, as its Policy allows; then it is gone everywhere.
+//   - OnStop runs once. A stop is never taken for a crash.
+//   - A client can reach only handlers that are marked FromClients.
+//   - Values are shared within a process: a message is not changed after it was sent, an answer neither.
+//
+// # Goroutines
+//
+// An actor has a goroutine while messages wait, none while it is idle. A handler may block: others go on. A group has one
+// goroutine more while requests are open, to time them out, and up to Config.AsyncWorkers while Async has work. An idle
+// group has none and uses no CPU. Shutdown ends them all, and says which did not.
+//
+// # Failure
+//
+// Ask, Call and Then end with errors of zmsg (ErrBusy, ErrStopped, ErrTimeout, ErrPanicked, ErrCycle, …), told apart by
+// errors.Is, zmsg.CodeOf and zmsg.OutcomeOf. A handler's own error reaches the asker if it has a code (zmsg.Errorf);
+// any other is logged, and the asker learns CodeInternal.
+package zactor

@@ -1,0 +1,233 @@
+package zactor
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zgame/zmsg"
+)
+
+// future takes the one outcome of a request: of an Ask, where a goroutine waits for it, or of a Then or Async, where it
+// goes to the actor's mailbox.
+//
+// Futures are pooled. state holds the generation, which is the token, and whether the outcome is still open; whoever
+// turns that bit off owns the fields until the future is armed again. A late or doubled outcome has another
+// generation, or finds the bit off, and is counted.
+type future struct {
+	table *futures
+	shard *futureShard
+	wake  chan struct{} // of capacity 1: the outcome of an Ask is there
+
+	state    atomic.Uint64 // generation << 1 | open
+	deadline atomic.Int64  // in nanoseconds of the table's clock
+
+	// Owned by the one who closed the state.
+	reply zmsg.Reply
+	buf   []byte // memory of reply.Body
+
+	// Set before the future is armed; nil for an Ask.
+	cell  *cell
+	epoch uint32                          // the instance of the actor that waits
+	head  *zmsg.Message                   // what the handler was about, nil if nothing; goes into the item
+	from  *cell                           // its sender
+	then  func(c *Context, r *zmsg.Reply) // runs in the actor's turn
+}
+
+// futureShards spreads the free lists, so that askers do not queue for one mutex.
+const futureShards = 8
+
+// sweepEvery is how late a time-out may be, and idleSweeps how many rounds with nothing to time end the sweeper.
+const (
+	sweepEvery = 10 * time.Millisecond
+	idleSweeps = 5
+)
+
+// futures is the table of open requests of a group. One goroutine sweeps it for deadlines, and exists only while
+// something is open: an ask costs no timer, an idle group no CPU.
+type futures struct {
+	base   time.Time    // clock zero
+	coarse atomic.Int64 // the clock at the last sweep
+	late   func()
+
+	sweeping atomic.Bool
+	mu       sync.Mutex // starting a sweeper against the end of the table
+	ended    bool       // guarded by mu
+	quit     chan struct{}
+	wg       *sync.WaitGroup // of the group: ends when the sweeper has
+
+	shards [futureShards]futureShard
+}
+
+type futureShard struct {
+	mu   sync.Mutex
+	free []*future // guarded by mu
+	all  []*future // guarded by mu; as many as were ever open at once
+	_    [64]byte  // a cache line of its own
+}
+
+func newFutures(wg *sync.WaitGroup, late func()) *futures {
+	return &futures{base: time.Now(), late: late, wg: wg, quit: make(chan struct{})}
+}
+
+// now is the table's clock.
+func (t *futures) now() int64 { return int64(time.Since(t.base)) }
+
+// get returns a future that is not armed yet.
+func (t *futures) get() *future {
+	s := &t.shards[rand.Uint32()%futureShards]
+	s.mu.Lock()
+	var f *future
+	if n := len(s.free); n > 0 {
+		f = s.free[n-1]
+		s.free = s.free[:n-1]
+	} else {
+		f = &future{table: t, shard: s, wake: make(chan struct{}, 1)}
+		s.all = append(s.all, f)
+	}
+	s.mu.Unlock()
+	if !t.sweeping.Load() {
+		t.startSweep()
+	}
+	return f
+}
+
+// arm opens f until deadline and returns the token.
+func (f *future) arm(deadline int64) uint64 {
+	gen := f.state.Load()>>1 + 1
+	f.deadline.Store(deadline)
+	f.state.Store(gen<<1 | 1)
+	return gen
+}
+
+// until is the deadline of a request that may take d from now, or from the last sweep: a few milliseconds do not
+// matter, reading the clock for each ask would.
+func (t *futures) until(d time.Duration) int64 { return t.coarse.Load() + int64(d+sweepEvery) }
+
+// open reports whether the request with the token still waits.
+func (f *future) open(token uint64) bool { return f.state.Load() == token<<1|1 }
+
+// close takes the right to give the outcome; false when it was given, or taken, before.
+func (f *future) close(token uint64) bool { return f.state.CompareAndSwap(token<<1|1, token<<1) }
+
+// Reply gives the outcome. It is a zmsg.Replier.
+func (f *future) Reply(token uint64, r *zmsg.Reply) {
+	if !f.close(token) {
+		f.table.late()
+		return
+	}
+	f.reply = *r
+	if r.Body != nil {
+		f.buf = append(f.buf[:0], r.Body...)
+		f.reply.Body = f.buf
+	}
+	f.done()
+}
+
+// done hands the outcome on; the caller has closed f and filled reply.
+func (f *future) done() {
+	if f.cell == nil {
+		f.wake <- struct{}{} // never blocks: capacity 1, one outcome for each arm
+		return
+	}
+	it := item{kind: itemDone, value: f, msg: f.head, from: f.from}
+	if f.cell.pushControl(&it) != nil { // the actor is gone, and its continuation with it
+		if f.head != nil {
+			f.head.Release()
+		}
+		f.put()
+	}
+}
+
+// put gives f back; it must be closed, and its outcome used.
+func (f *future) put() {
+	f.reply = zmsg.Reply{}
+	f.cell, f.then, f.head, f.from = nil, nil, nil, nil
+	if cap(f.buf) > keptBody {
+		f.buf = nil
+	}
+	s := f.shard
+	s.mu.Lock()
+	s.free = append(s.free, f)
+	s.mu.Unlock()
+}
+
+// keptBody is the largest answer, in bytes, whose memory a pooled future keeps.
+const keptBody = 16 << 10
+
+func (t *futures) startSweep() {
+	t.coarse.Store(t.now())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended || !t.sweeping.CompareAndSwap(false, true) {
+		return
+	}
+	t.wg.Add(1)
+	go t.sweep() // owned by the group; ends when nothing is open, or with the group; wg waits for it
+}
+
+// end stops the sweeper for good.
+func (t *futures) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.ended = true
+		close(t.quit)
+	}
+}
+
+func (t *futures) sweep() {
+	defer t.wg.Done()
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	idle := 0
+	for {
+		select {
+		case <-t.quit:
+			return
+		case <-tick.C:
+		}
+		t.coarse.Store(t.now())
+		if t.expire() > 0 {
+			idle = 0
+			continue
+		}
+		if idle++; idle < idleSweeps {
+			continue
+		}
+		// Off first, then a last look: who opens a request after the look finds the sweeper off and starts one.
+		t.sweeping.Store(false)
+		if t.expire() == 0 || !t.sweeping.CompareAndSwap(false, true) {
+			return
+		}
+		idle = 0
+	}
+}
+
+// expire ends the requests whose deadline is over and returns how many are open.
+func (t *futures) expire() (open int) {
+	now := t.coarse.Load()
+	var due []*future
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		open += len(s.all) - len(s.free)
+		for _, f := range s.all {
+			if f.state.Load()&1 == 1 && f.deadline.Load() <= now {
+				due = append(due, f)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for _, f := range due {
+		// The deadline read may belong to a later arming than the state; closing that generation then fails, or the
+		// deadline is read again and is its own.
+		s := f.state.Load()
+		if s&1 == 1 && f.deadline.Load() <= now && f.state.CompareAndSwap(s, s&^1) {
+			f.reply = zmsg.Reply{Code: zmsg.CodeTimeout, Outcome: zmsg.Unknown, Text: "no answer within the deadline"}
+			f.done()
+		}
+	}
+	return open
+}

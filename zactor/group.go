@@ -1,0 +1,259 @@
+package zactor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zgame/zmetrics"
+	"zgame/zmsg"
+)
+
+// Target is where routes take messages: a local Ref.
+type Target = interface {
+	Deliver(m *zmsg.Message) error
+	Load() int
+}
+
+// Routes is told which message ids an actor handles; zroute.Local is one. Register is called after the actor has started,
+// Unregister before it stops.
+type Routes interface {
+	Register(actor uint64, typ string, t Target, ads []zmsg.Advert) error
+	Unregister(actor uint64)
+}
+
+// Remote sends a message to an actor of another node; zbus.Link is one. It encodes m before it returns and does not keep
+// it. With r set and a nil error, r gets exactly one outcome for token; on an error nothing was sent.
+type Remote interface {
+	Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error
+}
+
+// Router takes a message where its id belongs; zroute.Router is one. On an error m stays with the caller.
+type Router interface {
+	Dispatch(m *zmsg.Message) error
+}
+
+// Config says what a Group is part of. All fields may be left out.
+type Config struct {
+	// Node is this node's identity: it makes the addresses of actors.
+	Node zmsg.NodeRef
+	// Logger defaults to none.
+	Logger *slog.Logger
+	// Metrics defaults to a set that counts into the void.
+	Metrics *zmetrics.Actor
+
+	// Routes is told about actors with handlers. Without it nobody routes to them by message id.
+	Routes Routes
+	// Sessions is the way to clients. Without it such calls fail with zmsg.ErrUnavailable.
+	Sessions Sessions
+	// Remote is the way to other nodes. Without it such calls fail with zmsg.ErrUnavailable.
+	Remote Remote
+	// Router takes messages by their id, see Group.ByID. Without it such calls fail with zmsg.ErrNoRoute.
+	Router Router
+
+	// Mailbox is how many messages may wait for an actor; see WithMailbox. Defaults to 1,024.
+	Mailbox int
+	// AskTimeout is how long a request waits whose caller sets no deadline. Defaults to 10 s.
+	AskTimeout time.Duration
+	// Restart is what happens to an actor that panics; see WithRestart.
+	Restart Policy
+	// AsyncWorkers is how many jobs of Async run at once. Defaults to 64.
+	AsyncWorkers int
+	// AsyncQueue is how many further jobs wait. Defaults to 1,024.
+	AsyncQueue int
+	// StopTimeout is how long Shutdown waits, after its context has ended, for actors that are being stopped.
+	// Defaults to 1 s.
+	StopTimeout time.Duration
+	// OnDeadLetter is called for each message that no handler ran for. It runs on many goroutines and must not block.
+	OnDeadLetter func(DeadLetter)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = zmetrics.NewActor(nil)
+	}
+	if c.Mailbox == 0 {
+		c.Mailbox = 1024
+	}
+	if c.AskTimeout == 0 {
+		c.AskTimeout = 10 * time.Second
+	}
+	if c.AsyncWorkers == 0 {
+		c.AsyncWorkers = 64
+	}
+	if c.AsyncQueue == 0 {
+		c.AsyncQueue = 1024
+	}
+	if c.StopTimeout == 0 {
+		c.StopTimeout = time.Second
+	}
+	if c.Sessions == nil {
+		c.Sessions = noSessions{}
+	}
+	c.Restart = c.Restart.withDefaults()
+	return c
+}
+
+// maxMailbox keeps the bound of a mailbox, and sums with it, within 32 bits.
+const maxMailbox = 1 << 28
+
+func (c Config) validate() error {
+	errs := []error{c.Restart.validate()}
+	if c.Mailbox < 1 || c.Mailbox > maxMailbox {
+		errs = append(errs, fmt.Errorf("zactor: Config.Mailbox is %d: want 1 to %d", c.Mailbox, maxMailbox))
+	}
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{{"AskTimeout", c.AskTimeout}, {"StopTimeout", c.StopTimeout}} {
+		if d.v < 0 {
+			errs = append(errs, fmt.Errorf("zactor: Config.%s is %v: want a positive duration", d.name, d.v))
+		}
+	}
+	for _, n := range []struct {
+		name string
+		v    int
+	}{{"AsyncWorkers", c.AsyncWorkers}, {"AsyncQueue", c.AsyncQueue}} {
+		if n.v < 0 {
+			errs = append(errs, fmt.Errorf("zactor: Config.%s is %d: want a positive number", n.name, n.v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Group hosts the actors of a node. Its methods may be called from any goroutine.
+type Group struct {
+	// Set at construction.
+	cfg     Config
+	log     *slog.Logger
+	futures *futures
+	jobs    *jobs
+	dead    [deadReasons]zmetrics.Counter
+	refuse  [4]zmetrics.Counter // busy, stopped, client_mark, draining
+	ended   [StopFailed + 1]zmetrics.Counter
+	codes   codeCounters
+
+	// Pools: what actors need during a turn only.
+	contexts sync.Pool // *Context
+	buffers  sync.Pool // *[]item
+
+	table table
+
+	draining atomic.Bool // takes nothing from outside
+	closed   atomic.Bool // the actors are being stopped
+
+	wg sync.WaitGroup // the sweeper, the workers of Async
+
+	mu    sync.RWMutex
+	names map[string]*cell // guarded by mu
+	live  int              // guarded by mu: actors in the table
+	cut   []Cut            // guarded by mu: what the shutdown cut
+}
+
+// NewGroup makes a Group. It has no goroutine until there is work. Shutdown ends it.
+func NewGroup(cfg Config) (*Group, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	g := &Group{cfg: cfg, log: cfg.Logger, names: make(map[string]*cell)}
+	g.futures = newFutures(&g.wg, cfg.Metrics.LateReplies.Inc)
+	g.jobs = newJobs(cfg.AsyncWorkers, cfg.AsyncQueue, &g.wg, cfg.Metrics.AsyncJobs)
+	g.contexts.New = func() any { return new(Context) }
+	for r := range g.dead {
+		g.dead[r] = cfg.Metrics.DeadLetters.With(deadReason(r).String())
+	}
+	for r := range g.ended {
+		g.ended[r] = cfg.Metrics.Stopped.With(Reason(r).String())
+	}
+	for i, name := range []string{"busy", "stopped", "client_mark", "draining"} {
+		g.refuse[i] = cfg.Metrics.Refused.With(name)
+	}
+	g.codes = newCodeCounters(cfg.Metrics)
+	return g, nil
+}
+
+// Lookup returns the actor of the name.
+func (g *Group) Lookup(name string) (Ref, bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	c, ok := g.names[name]
+	return Ref{cell: c}, ok
+}
+
+// Len returns how many actors there are.
+func (g *Group) Len() int {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.live
+}
+
+// Deliver gives m to an actor of this node, from outside of the group: a Link, a gate. A nil error means that it took m
+// over; else m stays with the caller, who answers it with the error: ErrUnknownActor, ErrBusy, ErrStopped, ErrDraining,
+// or ErrNoRoute where m has the client mark and clients may not call the handler.
+func (g *Group) Deliver(actor uint64, m *zmsg.Message) error {
+	c := g.table.get(actor)
+	if c == nil {
+		return zmsg.ErrUnknownActor
+	}
+	return Ref{cell: c}.Deliver(m)
+}
+
+// Receive is Deliver for a caller who has nobody to tell: a refused message is answered and released. It is what a
+// Link hands messages to.
+func (g *Group) Receive(actor uint64, m *zmsg.Message) {
+	if err := g.Deliver(actor, m); err != nil {
+		m.ReplyError(err)
+		m.Release()
+	}
+}
+
+// Ref returns the ref of an address. An address of this node that no actor has, or had, gives a ref whose messages are
+// refused with ErrUnknownActor.
+func (g *Group) Ref(addr zmsg.Address) Ref {
+	if addr.Node == g.cfg.Node {
+		if c := g.table.get(addr.Actor); c != nil {
+			return Ref{cell: c}
+		}
+	}
+	return Ref{far: &far{g: g, addr: addr}}
+}
+
+// ByID returns a ref that stands for whoever handles a message: each one goes through Config.Router by its id.
+func (g *Group) ByID() Ref { return Ref{far: &far{g: g, byID: true}} }
+
+// remove takes an actor that has ended out of the tables.
+func (g *Group) remove(c *cell, why Reason, cut int) {
+	g.mu.Lock()
+	g.table.remove(c)
+	if c.name != "" {
+		delete(g.names, c.name)
+	}
+	g.live--
+	if cut > 0 && why == StopShutdown {
+		g.cut = append(g.cut, Cut{Actor: c.id, Name: c.name, Messages: cut})
+	}
+	g.mu.Unlock()
+	g.cfg.Metrics.Actors.Dec()
+	g.ended[why].Inc()
+}
+
+// refused counts a message that a mailbox did not take.
+func (g *Group) refused(err error) {
+	switch zmsg.CodeOf(err) {
+	case zmsg.CodeBusy:
+		g.refuse[0].Inc()
+	case zmsg.CodeNoRoute:
+		g.refuse[2].Inc()
+	case zmsg.CodeDraining:
+		g.refuse[3].Inc()
+	default:
+		g.refuse[1].Inc()
+	}
+}

@@ -1,0 +1,157 @@
+package zactor
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"zgame/zmsg"
+)
+
+// item is what waits in a mailbox: 64 bytes, one cache line, by value, so that a local Tell or Ask needs no Message.
+type item struct {
+	msg      *zmsg.Message // the whole message; nil for a local send with nothing to say beyond the fields below
+	value    any           // proto.Message of itemMessage, *future of itemDone, *timer of itemTimer
+	from     *cell         // local sender, nil if none
+	fut      *future       // who asked, nil for a one-way message; the token is below
+	token    uint64
+	deadline int64  // when the asker stops waiting, in nanoseconds of the group's clock; 0: not given here
+	id       uint32 // message id
+	kind     itemKind
+}
+
+type itemKind uint8
+
+const (
+	itemMessage itemKind = iota
+	itemDone             // the outcome of a Then or an Async
+	itemTimer            // a timer fired
+	itemStop             // stop when everything before is handled
+	itemBarrier          // the shutdown asks whether this actor has settled
+)
+
+// Buffers up to keptItems stay with their mailbox while it is idle; larger ones go to the group's pool, where idle
+// actors do not hold them, and above pooledItems to the garbage collector.
+const (
+	keptItems   = 8
+	pooledItems = 4096
+)
+
+// mailbox is a queue of items: senders append to one slice under a mutex, the actor's goroutine swaps it whole for an
+// empty one. That goroutine exists only while there is work: the sender that finds it absent starts it.
+//
+// The bound counts what waits, in both slices; control items (outcomes, timers, session ends, stop) are never refused.
+// Their number is bounded by those who make them.
+type mailbox struct {
+	mu      sync.Mutex
+	in      []item // guarded by mu
+	spare   []item // guarded by mu; empty, taken while the goroutine works on it
+	batch   int    // guarded by mu: length of the batch that the goroutine works on
+	limit   int32  // set at construction
+	running bool   // guarded by mu: a goroutine is there, or a starter, and will look again
+	closed  error  // guarded by mu: messages are refused with it; nil while open
+	dead    bool   // guarded by mu: control items are refused too
+	removed bool   // guarded by mu: the actor is out of the group's tables, its name is free
+
+	taken atomic.Int32  // how many items of the batch the goroutine has begun
+	halt  atomic.Uint32 // a Reason: stop after the current message
+}
+
+// waitingLocked returns how many items wait; the caller holds mu.
+func (b *mailbox) waitingLocked() int {
+	n := len(b.in)
+	if b.batch > 0 {
+		n += b.batch - int(b.taken.Load())
+	}
+	return n
+}
+
+// push appends it, and tells whether the caller has to start the goroutine. control items pass the bound, and a
+// mailbox that is closed but not dead.
+func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err error) {
+	b.mu.Lock()
+	if !control {
+		if b.closed != nil {
+			err = b.closed
+			b.mu.Unlock()
+			return false, err
+		}
+		if n := len(b.in) + b.batch; n >= int(b.limit) && b.waitingLocked() >= int(b.limit) {
+			b.mu.Unlock()
+			return false, zmsg.ErrBusy
+		}
+	} else if b.dead {
+		b.mu.Unlock()
+		return false, zmsg.ErrStopped
+	}
+	if len(b.in) == cap(b.in) && len(b.in) >= keptItems {
+		b.growLocked(pool)
+	}
+	b.in = append(b.in, *it)
+	start = !b.running
+	b.running = true
+	b.mu.Unlock()
+	return start, nil
+}
+
+// growLocked moves the queue to a larger buffer, from the pool if it has one; the caller holds mu.
+func (b *mailbox) growLocked(pool *sync.Pool) {
+	p, _ := pool.Get().(*[]item)
+	if p == nil || cap(*p) <= len(b.in) {
+		if p != nil {
+			pool.Put(p)
+		}
+		bigger := make([]item, len(b.in), max(64, 2*cap(b.in)))
+		p = &bigger
+	}
+	bigger := (*p)[:len(b.in)]
+	copy(bigger, b.in)
+	old := b.in
+	b.in = bigger
+	clear(old)
+	recycle(old, pool)
+}
+
+// recycle gives a cleared buffer to the pool if it is of a size worth pooling.
+func recycle(buf []item, pool *sync.Pool) {
+	if cap(buf) > keptItems && cap(buf) <= pooledItems {
+		buf = buf[:0]
+		pool.Put(&buf)
+	}
+}
+
+// swapLocked takes the whole queue as the next batch; the caller holds mu and is the goroutine.
+func (b *mailbox) swapLocked() []item {
+	batch := b.in
+	b.in, b.spare = b.spare, nil
+	b.batch = len(batch)
+	b.taken.Store(0)
+	return batch
+}
+
+// doneLocked gives the worked-off batch back as the spare buffer; the caller holds mu and has cleared it.
+func (b *mailbox) doneLocked(batch []item) {
+	b.batch = 0
+	if cap(batch) <= pooledItems {
+		b.spare = batch[:0]
+	}
+}
+
+// idleLocked lets go of what an idle actor does not need; the caller holds mu.
+func (b *mailbox) idleLocked(pool *sync.Pool) {
+	b.running = false
+	if cap(b.in) > keptItems {
+		recycle(b.in, pool)
+		b.in = nil
+	}
+	if cap(b.spare) > keptItems {
+		recycle(b.spare, pool)
+		b.spare = nil
+	}
+}
+
+// load returns how many items wait.
+func (b *mailbox) load() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waitingLocked()
+}

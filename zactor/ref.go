@@ -1,0 +1,153 @@
+package zactor
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+)
+
+// Ref is the address of an actor, here or on another node: a small value that is copied freely and used from any goroutine.
+// A ref to an actor of this node carries it, and stays its ref over restarts; once the actor has ended, messages are refused
+// with ErrStopped. The zero Ref is nobody: ErrUnknownActor.
+type Ref struct {
+	cell *cell
+	far  *far
+}
+
+// far is where a ref points that is not an actor of this group.
+type far struct {
+	g    *Group
+	addr zmsg.Address
+	byID bool // through the Router
+}
+
+// IsZero reports whether r is nobody.
+func (r Ref) IsZero() bool { return r == Ref{} }
+
+// Address returns the actor's place in the cluster; zero for the zero Ref and for that of ByID.
+func (r Ref) Address() zmsg.Address {
+	switch {
+	case r.cell != nil:
+		return r.cell.address()
+	case r.far != nil:
+		return r.far.addr
+	default:
+		return zmsg.Address{}
+	}
+}
+
+// String names the actor for logs.
+func (r Ref) String() string {
+	if r.cell != nil && r.cell.name != "" {
+		return r.cell.name
+	}
+	return r.Address().String()
+}
+
+// Load returns how many messages wait for the actor; 0 for one of another node.
+func (r Ref) Load() int {
+	if r.cell == nil {
+		return 0
+	}
+	return r.cell.load()
+}
+
+// Tell sends a one-way message. msg must not be changed afterwards: a receiver in the same process gets it as it is.
+// Errors: ErrBusy, ErrStopped, ErrUnknownActor, ErrDraining, ErrUnavailable, ErrNoRoute, and what the bus says; on an error
+// nothing was sent.
+func (r Ref) Tell(msg proto.Message) error {
+	if c := r.cell; c != nil {
+		if c.g.draining.Load() {
+			c.g.refused(zmsg.ErrDraining)
+			return zmsg.ErrDraining
+		}
+		return c.pushUser(&item{value: msg})
+	}
+	return r.tellFar(msg, nil)
+}
+
+// Deliver gives m to the actor. A nil error means that it took m over, else m stays with the caller.
+// Errors: as Group.Deliver, and as Tell.
+func (r Ref) Deliver(m *zmsg.Message) error {
+	c := r.cell
+	switch {
+	case c == nil:
+		return r.deliverFar(m)
+	case c.g.draining.Load() && m.ID != sessionClosedID:
+		c.g.refused(zmsg.ErrDraining)
+		return zmsg.ErrDraining
+	default:
+		return c.deliver(m)
+	}
+}
+
+// StopWait is Group.Stop, then waits until the actor has gone or ctx ends. An actor must not wait for its own end.
+func (g *Group) StopWait(ctx context.Context, ref Ref) error {
+	if err := g.Stop(ref); err != nil {
+		return err
+	}
+	select {
+	case <-ref.cell.gone():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// tellFar sends a one-way message off this group, or by its id.
+func (r Ref) tellFar(msg proto.Message, from *Context) error {
+	if r.far == nil {
+		return zmsg.ErrUnknownActor
+	}
+	m, err := newMessage(msg)
+	if err != nil {
+		return err
+	}
+	if from != nil {
+		from.sign(m, r.far.byID)
+	}
+	if err := r.deliverFar(m); err != nil {
+		m.Release()
+		return err
+	}
+	return nil
+}
+
+// deliverFar sends m off this group, or by its id. A nil error means that m is given away.
+func (r Ref) deliverFar(m *zmsg.Message) error {
+	f := r.far
+	switch {
+	case f == nil:
+		return zmsg.ErrUnknownActor
+	case f.g.closed.Load():
+		return zmsg.ErrStopped
+	case f.byID:
+		if f.g.cfg.Router == nil {
+			return zmsg.ErrNoRoute
+		}
+		return f.g.cfg.Router.Dispatch(m)
+	case f.addr.Node == f.g.cfg.Node:
+		return zmsg.ErrUnknownActor
+	case f.g.cfg.Remote == nil:
+		return zmsg.ErrUnavailable
+	}
+	to, token := m.TakeReplier()
+	if err := f.g.cfg.Remote.Send(f.addr, m, to, token); err != nil {
+		m.SetReplier(to, token)
+		return err
+	}
+	m.Release()
+	return nil
+}
+
+func newMessage(msg proto.Message) (*zmsg.Message, error) {
+	id, ok := zmsg.IDOf(msg)
+	if !ok {
+		return nil, &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message's type has no (zgame.id)"}
+	}
+	m := zmsg.NewMessage(id)
+	m.Value = msg
+	return m, nil
+}

@@ -1,0 +1,107 @@
+package zactor
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+)
+
+// sessionClosedID is the message id of wirepb.SessionClosed.
+const sessionClosedID = 10
+
+// Sessions is the way to clients, at whatever gate they are. Its methods do not block, and keep the order in which one
+// caller calls them. p is not changed afterwards.
+type Sessions interface {
+	Push(to zmsg.SessionRef, p *zmsg.Push) error
+	PushMany(to []zmsg.SessionRef, p *zmsg.Push) error
+	Publish(group string, p *zmsg.Push) error
+	Join(s zmsg.SessionRef, group string) error
+	Leave(s zmsg.SessionRef, group string) error
+	Kick(s zmsg.SessionRef, code uint32, text string) error
+	Watch(s zmsg.SessionRef, actor uint64) error
+	Unwatch(s zmsg.SessionRef, actor uint64) error
+}
+
+// noSessions stands for Config.Sessions where there are none.
+type noSessions struct{}
+
+func (noSessions) Push(zmsg.SessionRef, *zmsg.Push) error       { return zmsg.ErrUnavailable }
+func (noSessions) PushMany([]zmsg.SessionRef, *zmsg.Push) error { return zmsg.ErrUnavailable }
+func (noSessions) Publish(string, *zmsg.Push) error             { return zmsg.ErrUnavailable }
+func (noSessions) Join(zmsg.SessionRef, string) error           { return zmsg.ErrUnavailable }
+func (noSessions) Leave(zmsg.SessionRef, string) error          { return zmsg.ErrUnavailable }
+func (noSessions) Kick(zmsg.SessionRef, uint32, string) error   { return zmsg.ErrUnavailable }
+func (noSessions) Watch(zmsg.SessionRef, uint64) error          { return zmsg.ErrUnavailable }
+func (noSessions) Unwatch(zmsg.SessionRef, uint64) error        { return zmsg.ErrUnavailable }
+
+// PushOption says more about a push.
+type PushOption func(*zmsg.Push)
+
+// Class says what may happen to the push when a client is slow. Defaults to zmsg.Reliable.
+func Class(c zmsg.Class) PushOption { return func(p *zmsg.Push) { p.Class = c } }
+
+func newPush(msg proto.Message, opts []PushOption) (*zmsg.Push, error) {
+	id, ok := zmsg.IDOf(msg)
+	if !ok {
+		return nil, &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message's type has no (zgame.id)"}
+	}
+	p := &zmsg.Push{ID: id, Value: msg}
+	for _, o := range opts {
+		o(p)
+	}
+	return p, nil
+}
+
+// Push sends msg to a session. It must not be changed afterwards. Errors: ErrUnavailable, and what the gate or bus says.
+func (c *Context) Push(to zmsg.SessionRef, msg proto.Message, opts ...PushOption) error {
+	p, err := newPush(msg, opts)
+	if err != nil {
+		return err
+	}
+	return c.cell.g.cfg.Sessions.Push(to, p)
+}
+
+// PushMany sends msg to each of the sessions. Errors as Push.
+func (c *Context) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...PushOption) error {
+	p, err := newPush(msg, opts)
+	if err != nil {
+		return err
+	}
+	return c.cell.g.cfg.Sessions.PushMany(to, p)
+}
+
+// Publish sends msg to the sessions that are in the group, at all gates. Errors as Push.
+func (c *Context) Publish(group string, msg proto.Message, opts ...PushOption) error {
+	p, err := newPush(msg, opts)
+	if err != nil {
+		return err
+	}
+	return c.cell.g.cfg.Sessions.Publish(group, p)
+}
+
+// Join puts a session into a group.
+func (c *Context) Join(s zmsg.SessionRef, group string) error {
+	return c.cell.g.cfg.Sessions.Join(s, group)
+}
+
+// Leave takes a session out of a group.
+func (c *Context) Leave(s zmsg.SessionRef, group string) error {
+	return c.cell.g.cfg.Sessions.Leave(s, group)
+}
+
+// Kick closes a session with a websocket close code and a text for people.
+func (c *Context) Kick(s zmsg.SessionRef, code uint32, text string) error {
+	return c.cell.g.cfg.Sessions.Kick(s, code, text)
+}
+
+// WatchSession makes the end of a session a message to this actor: a *wirepb.SessionClosed, once, after what the session
+// sent before. An actor that has no handler for it (HandleTell) does not hear of it. A session that is gone already is
+// told at once.
+func (c *Context) WatchSession(s zmsg.SessionRef) error {
+	return c.cell.g.cfg.Sessions.Watch(s, c.cell.id)
+}
+
+// UnwatchSession takes WatchSession back.
+func (c *Context) UnwatchSession(s zmsg.SessionRef) error {
+	return c.cell.g.cfg.Sessions.Unwatch(s, c.cell.id)
+}
