@@ -1,0 +1,190 @@
+package zclient
+
+import (
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+)
+
+// On calls h for each push of the type M from now on; see Client.OnPush. A push that is not what its id says is
+// counted (Stats.BadPushes) and not handed over. It panics when M has no (zgame.id).
+func On[M any, P interface {
+	*M
+	proto.Message
+}](c *Client, h func(P)) (cancel func()) {
+	id, ok := zmsg.IDOf(P(new(M)))
+	if !ok {
+		panic("zclient: On for a type without option (zgame.id)")
+	}
+	return c.OnPush(id, func(body []byte) {
+		m := P(new(M))
+		if err := proto.Unmarshal(body, m); err != nil {
+			c.stats.badPushes.Add(1)
+			c.cfg.Logger.Warn("push is not what its id says", "msg_id", id, "err", err)
+			return
+		}
+		h(m)
+	})
+}
+
+// OnPush calls h for each push with the message id from now on, in the order in which pushes come, one at a time.
+// Several handlers of one id are called in the order in which they were added. body is not used by anybody else.
+// Register before Connect to miss nothing. The function that it returns ends it.
+func (c *Client) OnPush(id uint32, h func(body []byte)) (cancel func()) {
+	return c.handlers.onPush(id, h)
+}
+
+// handlers hands pushes and states to the user's functions, in order, from the goroutine of run.
+type handlers struct {
+	client    *Client
+	maxPushes int
+	signal    chan struct{} // has room for one: there is something in queue, or ended is set
+	done      chan struct{} // closed when run has returned
+
+	mu      sync.Mutex
+	next    uint64 // ids of registrations
+	pushes  map[uint32][]registration[func([]byte)]
+	states  []registration[func(State)]
+	queue   []event
+	waiting int // pushes in queue
+	ended   bool
+}
+
+type registration[F any] struct {
+	id uint64
+	f  F
+}
+
+type event struct {
+	push  bool
+	id    uint32
+	body  []byte
+	state State
+}
+
+func newHandlers(c *Client, maxPushes int) *handlers {
+	return &handlers{
+		client: c, maxPushes: maxPushes, signal: make(chan struct{}, 1), done: make(chan struct{}),
+		pushes: map[uint32][]registration[func([]byte)]{},
+	}
+}
+
+func (h *handlers) onPush(id uint32, f func([]byte)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next++
+	n := h.next
+	// Lists are replaced, never changed: run calls their functions without the lock.
+	h.pushes[id] = append(slices.Clone(h.pushes[id]), registration[func([]byte)]{n, f})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.pushes[id] = without(h.pushes[id], n)
+	}
+}
+
+func (h *handlers) onState(f func(State)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next++
+	n := h.next
+	h.states = append(slices.Clone(h.states), registration[func(State)]{n, f})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.states = without(h.states, n)
+	}
+}
+
+func without[F any](list []registration[F], id uint64) []registration[F] {
+	return slices.DeleteFunc(slices.Clone(list), func(r registration[F]) bool { return r.id == id })
+}
+
+// push queues a push; false when too many wait.
+func (h *handlers) push(id uint32, body []byte) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting >= h.maxPushes {
+		return false
+	}
+	h.waiting++
+	h.add(event{push: true, id: id, body: body})
+	return true
+}
+
+// state queues a state. States are few, so they have no bound of their own.
+func (h *handlers) state(s State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(event{state: s})
+}
+
+func (h *handlers) add(e event) {
+	if h.ended {
+		return
+	}
+	h.queue = append(h.queue, e)
+	h.wake()
+}
+
+// end lets run return when the queue is empty.
+func (h *handlers) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	h.wake()
+}
+
+func (h *handlers) wake() {
+	select {
+	case h.signal <- struct{}{}:
+	default:
+	}
+}
+
+// run calls handlers until end.
+func (h *handlers) run() {
+	defer close(h.done)
+	var batch []event
+	for {
+		h.mu.Lock()
+		batch, h.queue = h.queue, batch[:0]
+		ended := h.ended
+		h.mu.Unlock()
+		if len(batch) == 0 {
+			if ended {
+				return
+			}
+			<-h.signal
+			continue
+		}
+		for i := range batch {
+			h.call(&batch[i])
+			batch[i] = event{}
+		}
+	}
+}
+
+func (h *handlers) call(e *event) {
+	h.mu.Lock()
+	pushes, states := h.pushes[e.id], h.states
+	if e.push {
+		h.waiting--
+	}
+	h.mu.Unlock()
+	if !e.push {
+		for _, r := range states {
+			r.f(e.state)
+		}
+		return
+	}
+	if len(pushes) == 0 {
+		h.client.stats.unhandled.Add(1)
+	}
+	for _, r := range pushes {
+		r.f(e.body)
+	}
+}
