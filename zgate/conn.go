@@ -42,12 +42,15 @@ type conn struct {
 
 	// Owned by the reading goroutine.
 	guard    guard
-	upgraded bool  // gorilla's writes are not ours any more
-	readErr  error // why the transport failed
-	peerDone bool  // the client has sent its close frame
+	upgraded bool   // gorilla's writes are not ours any more
+	known    bool   // not counted as unauthenticated any more
+	readErr  error  // why the transport failed
+	wsFailed bool   // gorilla reads no more
+	peerDone bool   // the client has sent its close frame
+	control  bucket // of heartbeats
 
-	pinged  int64  // what heard was at our last ping; the wheel goroutine's
-	control bucket // of heartbeats
+	// Owned by the wheel's goroutine.
+	pinged int64 // what heard was at our last ping
 
 	// Atomic.
 	phase      atomic.Int32
@@ -129,11 +132,13 @@ type message struct {
 func (c *conn) readMessage() (message, error) {
 	op, r, err := c.ws.NextReader()
 	if err != nil {
+		c.wsFailed = true
 		return message{}, err
 	}
 	// Only now: a connection that waits for a message holds no buffer.
 	buf := messages.Get().(*bytes.Buffer)
 	if _, err := buf.ReadFrom(r); err != nil {
+		c.wsFailed = true
 		freeMessage(buf)
 		return message{}, err
 	}
@@ -278,22 +283,31 @@ func (c *conn) onPing(data string) error {
 	return nil
 }
 
-// drain reads and throws away until the other side closes, or its time is up, so that the close frame is not lost to
-// a reset.
+// drain reads and throws away until the other side has closed, or its time is up, so that our close frame is not lost
+// to a reset.
 func (c *conn) drain() {
-	c.uncork()
-	c.q.mu.Lock()
-	over := c.q.broken != nil || c.peerDone && c.q.half
-	c.q.mu.Unlock()
-	if over || c.readErr != nil {
-		return
+	for !c.wsFailed {
+		m, err := c.readMessage()
+		if err != nil {
+			c.readFailed(err)
+			break
+		}
+		freeMessage(m.buf)
 	}
+	c.uncork()
 	var scratch [512]byte
-	for {
+	for !c.over() {
 		if _, err := c.tr.Read(scratch[:]); err != nil {
 			return
 		}
 	}
+}
+
+// over reports whether nothing more is to be had from the other side, or to be told to it.
+func (c *conn) over() bool {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	return c.readErr != nil || c.q.broken != nil || c.peerDone && c.q.half
 }
 
 // finish closes the socket and forgets what is still queued. It returns how the connection ended.

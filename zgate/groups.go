@@ -1,6 +1,7 @@
 package zgate
 
 import (
+	"context"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -194,7 +195,9 @@ func (t *groups) sync(grp *group) {
 
 		var err error
 		if wanted {
-			err = t.g.cfg.Groups.JoinGroup(t.g.ctx, grp.name)
+			ctx, cancel := context.WithTimeout(t.g.ctx, 2*t.g.cfg.JoinTimeout)
+			err = t.g.cfg.Groups.JoinGroup(ctx, grp.name)
+			cancel()
 		} else {
 			err = t.g.cfg.Groups.LeaveGroup(grp.name)
 		}

@@ -45,7 +45,7 @@ func (g *Gate) open(c *conn) (s *Session) {
 			c.close(CloseInternal, "internal error", closing{})
 			s = nil
 		}
-		g.unauthenticated.Add(-1)
+		c.nowKnown()
 		if s == nil && c.ws != nil {
 			c.drain()
 		}
@@ -55,6 +55,14 @@ func (g *Gate) open(c *conn) (s *Session) {
 		return nil
 	}
 	return g.login(c)
+}
+
+// nowKnown ends c's count against MaxUnauthenticated.
+func (c *conn) nowKnown() {
+	if !c.known {
+		c.known = true
+		c.g.unauthenticated.Add(-1)
+	}
 }
 
 // upgrade makes c a websocket. It returns why it did not, a word of a fixed list.
@@ -326,6 +334,7 @@ func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
 		g.active.Add(-1)
 		return nil, &violation{CloseOverloaded, "the gate is full"}
 	}
+	c.nowKnown()
 	c.guard.limit = int64(g.cfg.MaxMessage)
 	c.sendControl(s.welcome())
 	g.count.Sessions.Inc()
