@@ -89,6 +89,9 @@ func serverDelay(ms uint32) time.Duration {
 // time to, it closes.
 func (cn *conn) goaway(delay time.Duration, text string) {
 	reason := &Reason{Kind: KindGoaway, Text: text}
+	cn.mu.Lock()
+	cn.leaving = reason
+	cn.mu.Unlock()
 	// Both timers are harmless on a connection that has ended: end only closes it once more.
 	time.AfterFunc(delay, func() {
 		if cn.drain() {
@@ -97,9 +100,6 @@ func (cn *conn) goaway(delay time.Duration, text string) {
 		}
 		time.AfterFunc(cn.client.cfg.DrainTimeout, func() { cn.end(reason) })
 	})
-	cn.mu.Lock()
-	cn.leaving = reason
-	cn.mu.Unlock()
 }
 
 // drain refuses new requests from now on; true when none is in flight.

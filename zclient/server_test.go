@@ -30,7 +30,9 @@ type server struct {
 	t       *testing.T
 	conns   chan *serverConn // every connection, after its Welcome
 	welcome *wirepb.Welcome
-	mute    atomic.Bool // answers no Hello and no Ping from now on
+	largest atomic.Int32 // bytes of a packet
+	longest atomic.Int32 // frames of a packet
+	mute    atomic.Bool  // answers no Hello and no Ping from now on
 	wg      sync.WaitGroup
 }
 
@@ -79,7 +81,9 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 			c.end = err
 			return
 		}
-		for len(b) > 0 {
+		s.largest.Store(max(s.largest.Load(), int32(len(b))))
+		for n := int32(1); len(b) > 0; n++ {
+			s.longest.Store(max(s.longest.Load(), n))
 			var f zmsg.Frame
 			if b, err = zmsg.NextFrame(b, &f); err != nil {
 				s.t.Errorf("the client sent rubbish: %v", err)
