@@ -34,6 +34,9 @@ func (noSessions) Kick(zmsg.SessionRef, uint32, string) error   { return zmsg.Er
 func (noSessions) Watch(zmsg.SessionRef, uint64) error          { return zmsg.ErrUnavailable }
 func (noSessions) Unwatch(zmsg.SessionRef, uint64) error        { return zmsg.ErrUnavailable }
 
+// Sessions returns the way to clients, for work outside of an actor's turn: a Join in Async, say.
+func (g *Group) Sessions() Sessions { return g.cfg.Sessions }
+
 // PushOption says more about a push.
 type PushOption func(*zmsg.Push)
 
@@ -79,7 +82,8 @@ func (c *Context) Publish(group string, msg proto.Message, opts ...PushOption) e
 	return c.cell.g.cfg.Sessions.Publish(group, p)
 }
 
-// Join puts a session into a group.
+// Join puts a session into a group, and waits until it is in force: for another node's session that is a round trip. A
+// busy actor joins in Async instead, by Group.Sessions.
 func (c *Context) Join(s zmsg.SessionRef, group string) error {
 	return c.cell.g.cfg.Sessions.Join(s, group)
 }

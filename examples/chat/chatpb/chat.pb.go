@@ -617,6 +617,144 @@ func (x *Presence) GetHere() bool {
 	return false
 }
 
+// RoomState is a room's record in the store.
+type RoomState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`      // seq of the newest line
+	Lines         []*Line                `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`     // the last ones, oldest first
+	Members       []*Member              `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // in the order of joining
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoomState) Reset() {
+	*x = RoomState{}
+	mi := &file_chat_chat_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoomState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoomState) ProtoMessage() {}
+
+func (x *RoomState) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoomState.ProtoReflect.Descriptor instead.
+func (*RoomState) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RoomState) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *RoomState) GetLines() []*Line {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *RoomState) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+// Member is a session in a room.
+type Member struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Session       uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	Generation    uint32                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Gate          string                 `protobuf:"bytes,4,opt,name=gate,proto3" json:"gate,omitempty"`
+	GateEpoch     uint64                 `protobuf:"varint,5,opt,name=gate_epoch,json=gateEpoch,proto3" json:"gate_epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_chat_chat_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Member) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Member) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Member) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Member) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *Member) GetGateEpoch() uint64 {
+	if x != nil {
+		return x.GateEpoch
+	}
+	return 0
+}
+
 var File_chat_chat_proto protoreflect.FileDescriptor
 
 const file_chat_chat_proto_rawDesc = "" +
@@ -654,7 +792,21 @@ const file_chat_chat_proto_rawDesc = "" +
 	"\bPresence\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\tR\x04room\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
-	"\x04here\x18\x03 \x01(\bR\x04here:\x05\xe0\xe0\x18\xf1\a*Z\n" +
+	"\x04here\x18\x03 \x01(\bR\x04here:\x05\xe0\xe0\x18\xf1\a\"i\n" +
+	"\tRoomState\x12\x12\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\x12 \n" +
+	"\x05lines\x18\x02 \x03(\v2\n" +
+	".chat.LineR\x05lines\x12&\n" +
+	"\amembers\x18\x03 \x03(\v2\f.chat.MemberR\amembers\"\x89\x01\n" +
+	"\x06Member\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\rR\n" +
+	"generation\x12\x12\n" +
+	"\x04gate\x18\x04 \x01(\tR\x04gate\x12\x1d\n" +
+	"\n" +
+	"gate_epoch\x18\x05 \x01(\x04R\tgateEpoch*Z\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x0fCODE_NOT_MEMBER\x10\xe8\a\x12\x12\n" +
@@ -674,27 +826,31 @@ func file_chat_chat_proto_rawDescGZIP() []byte {
 }
 
 var file_chat_chat_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_chat_chat_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_chat_chat_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_chat_chat_proto_goTypes = []any{
-	(Code)(0),        // 0: chat.Code
-	(*Line)(nil),     // 1: chat.Line
-	(*Join)(nil),     // 2: chat.Join
-	(*Joined)(nil),   // 3: chat.Joined
-	(*Leave)(nil),    // 4: chat.Leave
-	(*Left)(nil),     // 5: chat.Left
-	(*Say)(nil),      // 6: chat.Say
-	(*Said)(nil),     // 7: chat.Said
-	(*Who)(nil),      // 8: chat.Who
-	(*Members)(nil),  // 9: chat.Members
-	(*Presence)(nil), // 10: chat.Presence
+	(Code)(0),         // 0: chat.Code
+	(*Line)(nil),      // 1: chat.Line
+	(*Join)(nil),      // 2: chat.Join
+	(*Joined)(nil),    // 3: chat.Joined
+	(*Leave)(nil),     // 4: chat.Leave
+	(*Left)(nil),      // 5: chat.Left
+	(*Say)(nil),       // 6: chat.Say
+	(*Said)(nil),      // 7: chat.Said
+	(*Who)(nil),       // 8: chat.Who
+	(*Members)(nil),   // 9: chat.Members
+	(*Presence)(nil),  // 10: chat.Presence
+	(*RoomState)(nil), // 11: chat.RoomState
+	(*Member)(nil),    // 12: chat.Member
 }
 var file_chat_chat_proto_depIdxs = []int32{
-	1, // 0: chat.Joined.history:type_name -> chat.Line
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	1,  // 0: chat.Joined.history:type_name -> chat.Line
+	1,  // 1: chat.RoomState.lines:type_name -> chat.Line
+	12, // 2: chat.RoomState.members:type_name -> chat.Member
+	3,  // [3:3] is the sub-list for method output_type
+	3,  // [3:3] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_chat_chat_proto_init() }
@@ -708,7 +864,7 @@ func file_chat_chat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chat_chat_proto_rawDesc), len(file_chat_chat_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
