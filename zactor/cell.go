@@ -11,26 +11,31 @@ import (
 
 // cell is what the group keeps for one actor: the mailbox, the instance, and how to make the next. What an idle actor
 // does not need is in extra or borrowed from pools during a turn.
+//
+// The order of the fields keeps what senders write (the mailbox) and what the actor's goroutine reads and writes for each
+// message (at the end) a cache line apart.
 type cell struct {
 	mailbox
 
 	// Set at construction.
 	g       *Group
+	run     func() // the goroutine's function, made once: `go c.loop()` would allocate each time
 	id      uint64 // set when the cell enters the table
 	name    string // "" if none
 	factory func() Actor
-	run     func() // the goroutine's function, made once: `go c.loop()` would allocate each time
 	opts    *spawnOptions
+
+	extra     atomic.Pointer[extra] // made when needed, then it stays
+	announced atomic.Bool
+
+	halt atomic.Uint32 // a Reason: stop after the current message
 
 	// Owned by the turn (before the first: by Spawn); handlers is written under mu as well, so that Deliver may read it.
 	actor    Actor
 	handlers []Handler
 	epoch    uint32 // counts instances: continuations and timers of an older one do not run
 	pending  int32  // continuations that have not come back
-	worked   uint32 // messages handled since the shutdown asked last
-
-	extra     atomic.Pointer[extra] // made when needed, then it stays
-	announced atomic.Bool
+	worked   uint32 // messages handled since the shutdown asked last, without those of the Context
 }
 
 // extra is what only some actors need.

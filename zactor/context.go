@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -26,8 +27,11 @@ type Context struct {
 	deferred bool       // the reply slot was taken by Defer
 	turn     *turnContext
 
-	now    time.Time // of the batch, see batchTime
-	goexit *crash    // hands a crash from a goroutine that is ending to the next
+	// Of the goroutine.
+	taken  atomic.Int32 // how many items of the batch are begun; the mailbox points here
+	worked uint32       // messages handled, see cell.worked
+	now    time.Time    // of the batch, see batchTime
+	goexit *crash       // hands a crash from a goroutine that is ending to the next
 }
 
 // batchTime is the time at which the batch was begun, or when it was first asked for: one reading of the clock costs as
@@ -52,7 +56,7 @@ func (c *Context) endTurn() {
 // clean makes c fit for the pool.
 func (c *Context) clean() *Context {
 	c.endTurn()
-	*c = Context{}
+	c.cell, c.it, c.worked, c.now = nil, nil, 0, time.Time{}
 	return c
 }
 

@@ -80,7 +80,7 @@ func (c *cell) finish(x *Context, rest []item, why Reason) {
 	c.mu.Lock()
 	c.closed, c.dead = zmsg.ErrStopped, true
 	in := c.in
-	c.in, c.spare, c.batch = nil, nil, 0
+	c.in, c.spare, c.batch, c.taken = nil, nil, 0, nil
 	c.mu.Unlock()
 	cut := c.discard(rest) + c.discard(in)
 	if e := c.extra.Load(); e != nil && e.parked != nil {

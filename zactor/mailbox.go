@@ -19,6 +19,10 @@ type item struct {
 	kind     itemKind
 }
 
+// takenStep is how often the goroutine tells how far it is in its batch, a power of two: telling after each item costs
+// senders a cache miss. A mailbox may look fuller by as many items less one.
+const takenStep = 16
+
 type itemKind uint8
 
 const (
@@ -43,24 +47,22 @@ const (
 // Their number is bounded by those who make them.
 type mailbox struct {
 	mu      sync.Mutex
-	in      []item // guarded by mu
-	spare   []item // guarded by mu; empty, taken while the goroutine works on it
-	batch   int    // guarded by mu: length of the batch that the goroutine works on
-	limit   int32  // set at construction
-	running bool   // guarded by mu: a goroutine is there, or a starter, and will look again
-	closed  error  // guarded by mu: messages are refused with it; nil while open
-	dead    bool   // guarded by mu: control items are refused too
-	removed bool   // guarded by mu: the actor is out of the group's tables, its name is free
-
-	taken atomic.Int32  // how many items of the batch the goroutine has begun
-	halt  atomic.Uint32 // a Reason: stop after the current message
+	in      []item        // guarded by mu
+	batch   int           // guarded by mu: length of the batch that the goroutine works on
+	taken   *atomic.Int32 // guarded by mu: how many items of the batch the goroutine has begun; not in this cache line
+	closed  error         // guarded by mu: messages are refused with it; nil while open
+	limit   int32         // set at construction
+	running bool          // guarded by mu: a goroutine is there, or a starter, and will look again
+	dead    bool          // guarded by mu: control items are refused too
+	removed bool          // guarded by mu: the actor is out of the group's tables, its name is free
+	spare   []item        // guarded by mu; empty, nil while the goroutine works on it
 }
 
 // waitingLocked returns how many items wait; the caller holds mu.
 func (b *mailbox) waitingLocked() int {
 	n := len(b.in)
 	if b.batch > 0 {
-		n += b.batch - int(b.taken.Load())
+		n += max(0, b.batch-int(b.taken.Load()))
 	}
 	return n
 }
@@ -119,18 +121,19 @@ func recycle(buf []item, pool *sync.Pool) {
 	}
 }
 
-// swapLocked takes the whole queue as the next batch; the caller holds mu and is the goroutine.
-func (b *mailbox) swapLocked() []item {
+// swapLocked takes the whole queue as the next batch; the caller holds mu and is the goroutine, which counts in taken what
+// it begins.
+func (b *mailbox) swapLocked(taken *atomic.Int32) []item {
 	batch := b.in
 	b.in, b.spare = b.spare, nil
-	b.batch = len(batch)
-	b.taken.Store(0)
+	taken.Store(0)
+	b.batch, b.taken = len(batch), taken
 	return batch
 }
 
 // doneLocked gives the worked-off batch back as the spare buffer; the caller holds mu and has cleared it.
 func (b *mailbox) doneLocked(batch []item) {
-	b.batch = 0
+	b.batch, b.taken = 0, nil
 	if cap(batch) <= pooledItems {
 		b.spare = batch[:0]
 	}

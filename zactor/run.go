@@ -22,14 +22,19 @@ func (c *cell) loop() {
 			return
 		}
 	}
-	c.turns(x)
+	c.turns(x, nil)
 }
 
-// turns works off the mailbox until it stays empty, the actor ends, or it is held until its restart.
-func (c *cell) turns(x *Context) {
+// turns works off the mailbox until it stays empty, the actor ends, or it is held until its restart. done is a batch
+// that has been worked off already.
+func (c *cell) turns(x *Context, done []item) {
 	yielded := false
 	for {
 		c.mu.Lock()
+		if done != nil {
+			c.doneLocked(done)
+			done = nil
+		}
 		switch {
 		case c.halt.Load() != 0:
 			c.mu.Unlock()
@@ -44,17 +49,19 @@ func (c *cell) turns(x *Context) {
 			yielded = true
 			continue
 		default:
+			c.worked += x.worked
 			c.idleLocked(&c.g.buffers)
 			c.mu.Unlock()
 			c.g.contexts.Put(x.clean())
 			return
 		}
-		batch := c.swapLocked()
+		batch := c.swapLocked(&x.taken)
 		c.mu.Unlock()
 		yielded = false
 		if !c.work(x, batch, 0) {
 			return
 		}
+		done = batch
 	}
 }
 
@@ -78,9 +85,6 @@ func (c *cell) work(x *Context, batch []item, i int) bool {
 	}
 	c.g.cfg.Metrics.Handled.Add(float64(i - begun))
 	clear(batch)
-	c.mu.Lock()
-	c.doneLocked(batch)
-	c.mu.Unlock()
 	return true
 }
 
@@ -97,6 +101,7 @@ var errGoexit = errors.New("zactor: runtime.Goexit was called")
 // which item it was.
 func (c *cell) span(x *Context, batch []item, i *int) (caught *crash) {
 	x.now = time.Time{}
+	x.taken.Store(int32(*i + 1))
 	clean := false
 	defer func() {
 		if clean {
@@ -114,8 +119,10 @@ func (c *cell) span(x *Context, batch []item, i *int) (caught *crash) {
 	}()
 	for *i < len(batch) && c.halt.Load() == 0 {
 		it := &batch[*i]
+		if *i&(takenStep-1) == 0 {
+			x.taken.Store(int32(*i + 1))
+		}
 		*i++
-		c.taken.Store(int32(*i))
 		x.it = it
 		c.handle(x, it)
 	}
@@ -131,7 +138,7 @@ func (c *cell) resume(x *Context, batch []item, i int) {
 		return
 	}
 	if c.work(x, batch, i) {
-		c.turns(x)
+		c.turns(x, batch)
 	}
 }
 
@@ -150,17 +157,17 @@ func (c *cell) caught(v any) *crash {
 func (c *cell) handle(x *Context, it *item) {
 	switch it.kind {
 	case itemMessage:
-		c.worked++
+		x.worked++
 		c.message(x, it)
 	case itemDone:
-		c.worked++
+		x.worked++
 		c.outcome(x, it)
 	case itemTimer:
 		it.value.(*timer).turn(x)
 	case itemStop:
 		c.halt.CompareAndSwap(0, uint32(StopRequested))
 	case itemBarrier:
-		c.barrier(it.value.(*barrier))
+		c.barrier(x, it.value.(*barrier))
 	}
 	if x.used {
 		x.endTurn()
@@ -310,7 +317,8 @@ func (c *cell) supervise(x *Context, rest []item) bool {
 func (c *cell) hold(x *Context, rest []item, d time.Duration) {
 	c.mu.Lock()
 	c.in = append(append(make([]item, 0, len(rest)+len(c.in)), rest...), c.in...)
-	c.batch = 0
+	c.batch, c.taken = 0, nil
+	c.worked += x.worked
 	clear(rest)
 	// running stays on: senders must not start a goroutine.
 	c.more().held = time.AfterFunc(d, c.run)

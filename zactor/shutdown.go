@@ -130,15 +130,15 @@ func (g *Group) settle(ctx context.Context, cells []*cell) (again bool) {
 }
 
 // barrier answers a round in the actor's turn: at once, or when its continuations have come back.
-func (c *cell) barrier(b *barrier) {
-	busy := c.worked != 0
-	c.worked = 0
+func (c *cell) barrier(x *Context, b *barrier) {
+	busy := c.worked+x.worked != 0
+	c.worked, x.worked = 0, 0
 	if c.pending > 0 {
-		x := c.more()
-		if x.parked != nil {
-			x.parked.done(true)
+		e := c.more()
+		if e.parked != nil {
+			e.parked.done(true)
 		}
-		x.parked = b
+		e.parked = b
 		return
 	}
 	b.done(busy)

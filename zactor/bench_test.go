@@ -1,0 +1,285 @@
+package zactor_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zgame/zactor"
+	"zgame/zactor/internal/testpb"
+	"zgame/zmsg"
+)
+
+// flow limits how many messages are unhandled: a sender that meets the limit waits until half of them are handled. All
+// systems pay for it alike.
+type flow struct {
+	open atomic.Int64
+	_    [56]byte
+	done atomic.Int64
+}
+
+const window = 1000
+
+func (f *flow) take() {
+	if n := f.open.Add(1); n-f.done.Load() >= window {
+		for n-f.done.Load() >= window/2 {
+			runtime.Gosched()
+		}
+	}
+}
+
+func (f *flow) drain(n int) {
+	for f.done.Load() < int64(n) {
+		runtime.Gosched()
+	}
+}
+
+// each runs the benchmark on the raw actor and on ours; tell is how a message gets to actor i.
+func each(b *testing.B, actors int, run func(b *testing.B, f *flow, tell func(i int))) {
+	note := &testpb.Note{N: 1}
+	b.Run("raw", func(b *testing.B) {
+		var f flow
+		as := make([]*rawActor, actors)
+		for i := range as {
+			as[i] = newRawActor(func(rawItem) { f.done.Add(1) })
+		}
+		run(b, &f, func(i int) { as[i].tell(rawItem{value: note}) })
+	})
+	b.Run("zactor", func(b *testing.B) {
+		g := newGroup(b, nil)
+		var f flow
+		as := make([]zactor.Ref, actors)
+		for i := range as {
+			as[i] = spawn(b, g, "", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error {
+				f.done.Add(1)
+				return nil
+			})))
+		}
+		run(b, &f, func(i int) {
+			for as[i].Tell(note) != nil {
+				runtime.Gosched()
+			}
+		})
+	})
+}
+
+func BenchmarkTell(b *testing.B) {
+	each(b, 1, func(b *testing.B, f *flow, tell func(i int)) {
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			f.take()
+			tell(0)
+			n++
+		}
+		f.drain(n)
+	})
+}
+
+func BenchmarkTell8(b *testing.B) {
+	each(b, 1, func(b *testing.B, f *flow, tell func(i int)) {
+		b.ReportAllocs()
+		var left atomic.Int64
+		b.ResetTimer()
+		left.Store(int64(b.N))
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					f.take()
+					tell(0)
+				}
+			})
+		}
+		wg.Wait()
+		f.drain(b.N)
+	})
+}
+
+func BenchmarkTellRoundRobin1000(b *testing.B) {
+	each(b, 1000, func(b *testing.B, f *flow, tell func(i int)) {
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			f.take()
+			tell(n % 1000)
+			n++
+		}
+		f.drain(n)
+	})
+}
+
+func BenchmarkPingPong(b *testing.B) {
+	ping := &testpb.Note{}
+	b.Run("raw", func(b *testing.B) {
+		b.ReportAllocs()
+		done := make(chan struct{})
+		var left int
+		var x, y *rawActor
+		x = newRawActor(func(it rawItem) { y.tell(it) })
+		y = newRawActor(func(it rawItem) {
+			if left--; left <= 0 {
+				close(done)
+				return
+			}
+			x.tell(it)
+		})
+		left = b.N
+		x.tell(rawItem{value: ping})
+		<-done
+	})
+	b.Run("zactor", func(b *testing.B) {
+		b.ReportAllocs()
+		g := newGroup(b, nil)
+		done := make(chan struct{})
+		var left int
+		var x, y zactor.Ref
+		x = spawn(b, g, "", factory(zactor.HandleTell(func(c *zactor.Context, n *testpb.Note) error { return c.Tell(y, n) })))
+		y = spawn(b, g, "", factory(zactor.HandleTell(func(c *zactor.Context, n *testpb.Note) error {
+			if left--; left <= 0 {
+				close(done)
+				return nil
+			}
+			return c.Tell(x, n)
+		})))
+		left = b.N
+		b.ResetTimer()
+		if err := x.Tell(ping); err != nil {
+			b.Fatal(err)
+		}
+		<-done
+	})
+}
+
+func BenchmarkAsk(b *testing.B) {
+	ping, pong := &testpb.Ping{}, &testpb.Pong{}
+	for _, callers := range []int{1, 64} {
+		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
+			run := func(b *testing.B, ask func()) {
+				b.ReportAllocs()
+				var left atomic.Int64
+				left.Store(int64(b.N))
+				var wg sync.WaitGroup
+				b.ResetTimer()
+				for range callers {
+					wg.Go(func() {
+						for left.Add(-1) >= 0 {
+							ask()
+						}
+					})
+				}
+				wg.Wait()
+			}
+			b.Run("raw", func(b *testing.B) {
+				a := newRawActor(func(it rawItem) { it.reply <- pong })
+				run(b, func() { a.ask(ping) })
+			})
+			g := newGroup(b, nil)
+			ref := spawn(b, g, "", factory(zactor.Handle(func(*zactor.Context, *testpb.Ping) (*testpb.Pong, error) { return pong, nil })))
+			b.Run("zactor", func(b *testing.B) {
+				ctx := context.Background()
+				run(b, func() {
+					if _, err := zactor.Ask[testpb.Pong](ctx, ref, ping); err != nil {
+						b.Error(err)
+					}
+				})
+			})
+			b.Run("zactor-ctx", func(b *testing.B) {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+				defer cancel()
+				run(b, func() {
+					if _, err := zactor.Ask[testpb.Pong](ctx, ref, ping); err != nil {
+						b.Error(err)
+					}
+				})
+			})
+		})
+	}
+}
+
+func BenchmarkSpawn(b *testing.B) {
+	b.Run("raw", func(b *testing.B) {
+		b.ReportAllocs()
+		names := make(map[string]*rawActor)
+		var mu sync.Mutex
+		n := 0
+		for b.Loop() {
+			a := newRawActor(func(rawItem) {})
+			mu.Lock()
+			names[strconv.Itoa(n)] = a
+			mu.Unlock()
+			n++
+		}
+	})
+	b.Run("zactor", func(b *testing.B) {
+		b.ReportAllocs()
+		g := newGroup(b, nil)
+		h := []zactor.Handler{zactor.Handle(echo)}
+		f := func() zactor.Actor { return &plain{h} }
+		n := 0
+		b.ResetTimer()
+		for b.Loop() {
+			if _, err := g.Spawn(strconv.Itoa(n), f); err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+	})
+}
+
+// plain is an actor without hooks.
+type plain struct{ handlers []zactor.Handler }
+
+func (p *plain) Handlers() []zactor.Handler { return p.handlers }
+
+// From a panic to the next message that the new instance has answered.
+func BenchmarkRestart(b *testing.B) {
+	b.Run("raw", func(b *testing.B) {
+		b.ReportAllocs()
+		var a *rawActor
+		a = newRawActor(func(it rawItem) {
+			defer func() {
+				if recover() != nil {
+					fresh := newRawActor(a.handle) // the state is made anew
+					_ = fresh
+				}
+				it.reply <- it.value
+			}()
+			if it.value == nil {
+				panic("boom")
+			}
+		})
+		for b.Loop() {
+			a.ask(nil)
+			a.ask(a)
+		}
+	})
+	b.Run("zactor", func(b *testing.B) {
+		b.ReportAllocs()
+		g := newGroup(b, nil)
+		f := func() zactor.Actor {
+			return &plain{[]zactor.Handler{zactor.Handle(func(_ *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {
+				if p.GetN() == 1 {
+					panic("boom")
+				}
+				return nil, nil
+			})}}
+		}
+		ref := spawn(b, g, "", f, zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
+		bad, good := &testpb.Ping{N: 1}, &testpb.Ping{}
+		ctx := context.Background()
+		for b.Loop() {
+			if _, err := zactor.Ask[testpb.Pong](ctx, ref, bad); !errors.Is(err, zmsg.ErrPanicked) {
+				b.Fatal(err)
+			}
+			if _, err := zactor.Ask[testpb.Pong](ctx, ref, good); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
