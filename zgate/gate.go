@@ -216,14 +216,14 @@ func (g *Gate) register(c *conn) (reason string) {
 func (g *Gate) closed(c *conn) {
 	how := c.finish()
 	g.wheel.remove(&c.timer)
-	if s := c.session.Load(); s != nil {
-		s.end(how)
-		g.active.Add(-1)
-		g.log.Debug("session closed", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(),
-			"text", how.text)
-	}
 	if c.upgraded {
 		g.count.Closes.With(how.code.String()).Inc()
+	}
+	if s := c.session.Load(); s != nil {
+		g.log.Debug("session closed", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(),
+			"text", how.text)
+		s.end(how)
+		g.active.Add(-1)
 	}
 	g.addresses.remove(subscriber(c.remote.Addr()), g.cfg.MaxPerIP)
 	g.count.Connections.Dec()

@@ -336,6 +336,9 @@ func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
 	}
 	c.nowKnown()
 	c.guard.limit = int64(g.cfg.MaxMessage)
+	// Held back until the session can be found: the client may tell others about it, who then push to it. The next
+	// read sends it.
+	c.corked.Store(true)
 	c.sendControl(s.welcome())
 	g.count.Sessions.Inc()
 	g.sessions.put(s)

@@ -75,9 +75,9 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	r := &rig{t: t, reg: prometheus.NewRegistry(), held: make(chan *zmsg.Message, 10_000), log: &lockedBuffer{}}
 	cfg := Config{
 		Node: testNode, Addr: "127.0.0.1:0", Auth: DevAuth{}, AllowText: true, DrainSpread: time.Millisecond,
-		CloseTimeout: 500 * time.Millisecond,
-		Metrics:      zmetrics.NewGate(r.reg),
-		Logger:       slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		CloseTimeout: 500 * time.Millisecond, QueueAge: time.Minute, // of a busy machine
+		Metrics: zmetrics.NewGate(r.reg),
+		Logger:  slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Handlers: map[uint32]Handler{
 			idEcho: func(_ *Session, m *zmsg.Message) {
 				m.Reply(&zmsg.Reply{ID: idEcho + 1, Body: m.Body()})
@@ -550,3 +550,58 @@ func (*deafConn) Read([]byte) (int, error)         { return 0, io.EOF }
 func (*deafConn) Close() error                     { return nil }
 func (*deafConn) SetReadDeadline(time.Time) error  { return nil }
 func (*deafConn) SetWriteDeadline(time.Time) error { return nil }
+
+// smallBuffers listens with small socket buffers, so that a client that does not read is noticed soon.
+type smallBuffers struct{ net.Listener }
+
+func (l smallBuffers) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetWriteBuffer(8 << 10)
+	}
+	return c, err
+}
+
+func withSmallBuffers(t testing.TB) func(*Config) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *Config) { c.Listener = smallBuffers{l} }
+}
+
+// stall logs in a client that does not read from then on.
+func (r *rig) stall(user string) (raw, zmsg.SessionRef) {
+	r.t.Helper()
+	c := r.dialRaw(true)
+	_ = c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	return c, c.hello(user)
+}
+
+// fill pushes to ref until the socket refuses, or the gate does.
+func (r *rig) fill(ref zmsg.SessionRef) *Session {
+	r.t.Helper()
+	s, err := r.Session(ref)
+	if err != nil {
+		return nil // closed already
+	}
+	full := func() bool {
+		s.c.q.mu.Lock()
+		defer s.c.q.mu.Unlock()
+		return s.c.q.queued > 24<<10
+	}
+	for range 100_000 {
+		if full() {
+			// The kernel may still be making room.
+			if time.Sleep(20 * time.Millisecond); full() {
+				return s
+			}
+		}
+		if s.Push(&zmsg.Push{ID: 1, Body: make([]byte, 512)}) != nil {
+			return s // closed meanwhile
+		}
+	}
+	r.t.Fatal("the socket takes everything")
+	return nil
+}

@@ -431,7 +431,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add(true, []byte(`{"frames":[{"kind":"FRAME_KIND_REQUEST","id":100,"seq":"1","body":"eA=="}]}`))
 	f.Add(true, []byte(`{"frames":[{"kind":4,"control":{"ping":{"nonce":"1"}}}]}`))
 	f.Add(false, binary.AppendUvarint([]byte{0x0a}, 1<<63))
-	r := newRig(f, func(c *Config) { c.Rate = -1; c.MaxMessage = 1 << 20 })
+	r := newRig(f, func(c *Config) { c.Rate, c.MaxMessage, c.Logger = -1, 1<<20, nil })
 	f.Fuzz(func(t *testing.T, text bool, b []byte) {
 		nc := &deafConn{}
 		c := &conn{g: r.Gate, nc: nc, tr: nc}
