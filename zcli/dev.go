@@ -1,0 +1,234 @@
+package zcli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"zgame/internal/embedded"
+	"zgame/internal/logging"
+	"zgame/znode"
+)
+
+// maxDevNodes bounds --nodes: more in one process shows nothing new.
+const maxDevNodes = 16
+
+// devFlags are the flags of `dev`.
+type devFlags struct {
+	nodes             int
+	data              string
+	fresh             bool
+	gate, page, admin string
+	level             string
+}
+
+// devCommand is `dev`: everything inside this process.
+func devCommand(app znode.App) Command {
+	return Command{
+		Name: "dev",
+		Help: "run everything in this process: nodes, NATS, etcd and the store (the default)",
+		Run: func(ctx context.Context, env Env, args []string) error {
+			var f devFlags
+			flags := flag.NewFlagSet(env.Name+" dev", flag.ContinueOnError)
+			flags.IntVar(&f.nodes, "nodes", 1, "how many nodes; node k listens on each port plus k-1")
+			flags.StringVar(&f.data, "data", ".zgame", "directory of the embedded servers' data")
+			flags.BoolVar(&f.fresh, "fresh", false, "forget the data of earlier runs")
+			flags.StringVar(&f.gate, "gate", "127.0.0.1:7000", "gate address of the first node")
+			flags.StringVar(&f.page, "page", "127.0.0.1:8080", "page address of the first node")
+			flags.StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of the first node: /metrics, /livez, /readyz")
+			flags.StringVar(&f.level, "log", "warn", "log level: debug, info, warn, error")
+			if err := Parse(flags, env, args); err != nil {
+				return err
+			}
+			return dev(ctx, env, app, f)
+		},
+	}
+}
+
+func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
+	if f.nodes < 1 || f.nodes > maxDevNodes {
+		return fmt.Errorf("--nodes %d: expected 1 to %d", f.nodes, maxDevNodes)
+	}
+	log, err := logging.New(env.Stderr, f.level, "text")
+	if err != nil {
+		return fmt.Errorf("--log: %w", err)
+	}
+	lock, err := lockData(f.data, f.gate)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	servers, err := StartServers(f.data, f.fresh, 0, 0)
+	if err != nil {
+		return err
+	}
+	defer servers.Stop()
+	list, err := devSettings(f, servers)
+	if err != nil {
+		return err
+	}
+	return runAll(ctx, env, app, list, log)
+}
+
+// devSettings makes the settings of each node: loopback, text messages allowed, the pages of all nodes welcome at every
+// gate.
+func devSettings(f devFlags, servers *Servers) ([]znode.Settings, error) {
+	var list []znode.Settings
+	var origins []string
+	for k := range f.nodes {
+		s := znode.DefaultSettings()
+		s.Node.ID = "n" + strconv.Itoa(k+1)
+		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = servers.NATSURL(), []string{servers.EtcdEndpoint()}, "kv"
+		s.Gate.Text = true
+		s.Drain.Timeout, s.Drain.Delay = 5*time.Second, time.Second
+		for _, p := range []struct {
+			flag, base string
+			to         *string
+		}{{"gate", f.gate, &s.Gate.Address}, {"page", f.page, &s.Page.Address}, {"admin", f.admin, &s.Admin.Address}} {
+			address, err := addPort(p.base, k)
+			if err != nil {
+				return nil, fmt.Errorf("--%s: %w", p.flag, err)
+			}
+			*p.to = address
+		}
+		if _, port, err := net.SplitHostPort(s.Page.Address); err == nil && port != "0" {
+			origins = append(origins, "http://localhost:"+port, "http://127.0.0.1:"+port)
+		}
+		list = append(list, s)
+	}
+	for k := range list {
+		list[k].Gate.Origins = origins
+	}
+	return list, nil
+}
+
+// addPort adds k to the port of address; port 0 (any free one) stays.
+func addPort(address string, k int) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%q: expected host:port", address)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n+k > 65535 {
+		return "", fmt.Errorf("%q: expected a port from 0 to %d", address, 65535-k)
+	}
+	if n != 0 {
+		n += k
+	}
+	return net.JoinHostPort(host, strconv.Itoa(n)), nil
+}
+
+// runAll starts the nodes one after the other, prints the banner, and serves until ctx ends or a node fails; then all
+// stop side by side.
+func runAll(ctx context.Context, env Env, app znode.App, list []znode.Settings, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var nodes []*znode.Node
+	for _, s := range list {
+		n, err := znode.New(znode.Config{Settings: s, App: app, Logger: log})
+		if err == nil {
+			err = n.Start(ctx)
+		}
+		if err != nil {
+			return errors.Join(err, stopAll(nodes, s.Drain.Timeout))
+		}
+		nodes = append(nodes, n)
+	}
+	banner(env, app, nodes, list[0])
+	failed := make(chan error, len(nodes))
+	for _, n := range nodes {
+		// Owned by this call; ends when ctx does, at the latest with this function.
+		go func() { failed <- n.Wait(ctx) }()
+	}
+	err := <-failed
+	cancel()
+	fmt.Fprintln(env.Stdout, "stopping; a second signal exits at once")
+	return errors.Join(err, stopAll(nodes, list[0].Drain.Timeout))
+}
+
+func stopAll(nodes []*znode.Node, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	errs := make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		wg.Go(func() { errs[i] = n.Stop(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func banner(env Env, app znode.App, nodes []*znode.Node, s znode.Settings) {
+	var b strings.Builder
+	noun := "nodes are"
+	if len(nodes) == 1 {
+		noun = "node is"
+	}
+	fmt.Fprintf(&b, "\n%s: %d %s ready\n", app.Name, len(nodes), noun)
+	for _, n := range nodes {
+		fmt.Fprintf(&b, "\n  %s\n", n.Self().ID)
+		if a := n.PageAddr(); a != "" {
+			fmt.Fprintf(&b, "    page   http://%s\n", a)
+		}
+		fmt.Fprintf(&b, "    gate   %s\n    admin  http://%s/metrics /livez /readyz\n", n.GateURL(), n.AdminAddr())
+	}
+	b.WriteString("\nsettings of the first node (`run --config` takes the same keys)\n")
+	for line := range strings.Lines(s.Text()) {
+		b.WriteString("  " + line)
+	}
+	b.WriteString("\nstop with Ctrl-C\n\n")
+	fmt.Fprint(env.Stdout, b.String())
+}
+
+// Servers are the embedded NATS and etcd of one data directory.
+type Servers struct {
+	nats *embedded.NATS
+	etcd *embedded.Etcd
+}
+
+// StartServers starts NATS (with JetStream) and etcd on loopback, with their data under dir. Port 0 takes a free one.
+// The caller holds the directory's lock: nodes of an earlier process that never said goodbye are dead, and forgotten.
+func StartServers(dir string, fresh bool, natsPort, etcdPort int) (*Servers, error) {
+	natsDir, etcdDir := filepath.Join(dir, "nats"), filepath.Join(dir, "etcd")
+	if fresh {
+		if err := errors.Join(os.RemoveAll(natsDir), os.RemoveAll(etcdDir)); err != nil {
+			return nil, fmt.Errorf("--fresh: %w", err)
+		}
+	}
+	nats, err := embedded.StartNATS(natsDir, natsPort)
+	if err != nil {
+		return nil, fmt.Errorf("the embedded NATS does not start (data in %s; --fresh forgets it): %w", natsDir, err)
+	}
+	etcd, err := embedded.StartEtcd(etcdDir, etcdPort)
+	if err != nil {
+		nats.Stop()
+		return nil, fmt.Errorf("the embedded etcd does not start (data in %s; --fresh forgets it): %w", etcdDir, err)
+	}
+	s := &Servers{nats, etcd}
+	if err := etcd.DeletePrefix("/"); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("the embedded etcd does not forget the nodes of the last run: %w", err)
+	}
+	return s, nil
+}
+
+// NATSURL and EtcdEndpoint say where the servers listen.
+func (s *Servers) NATSURL() string { return s.nats.URL() }
+
+// EtcdEndpoint says where etcd listens.
+func (s *Servers) EtcdEndpoint() string { return s.etcd.Endpoint() }
+
+// Stop stops both.
+func (s *Servers) Stop() {
+	s.etcd.Stop()
+	s.nats.Stop()
+}

@@ -1,0 +1,110 @@
+package znode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// server is an HTTP server of the node with its end.
+type server struct {
+	http *http.Server
+	ln   net.Listener
+	done chan struct{} // closed when Serve has returned
+}
+
+// serve listens on address and serves h. what and flag are said when the port is in use.
+func serve(ctx context.Context, what, key, address string, h http.Handler, log *slog.Logger) (*server, error) {
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, portError(what, key, address, err)
+	}
+	s := &server{ln: ln, done: make(chan struct{}), http: &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}}
+	// Owned by the node; ends when stop closes the server, which waits for done.
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("http server ended", "server", what, "err", err)
+		}
+	}()
+	return s, nil
+}
+
+// portError says which port could not be opened and which setting moves it.
+func portError(what, key, address string, err error) error {
+	return fmt.Errorf("the %s cannot listen on %s: %w\n  set %s to a free port, or end the process that holds it", what, address, err, key)
+}
+
+// stop answers what is under way within ctx, then closes. It is nil-safe.
+func (s *server) stop(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close() //nolint:errcheck // the listener is closed already; connections are cut
+	}
+	<-s.done
+}
+
+// adminHandler serves metrics and health; see the table in docs/guide/operations.md.
+func (n *Node) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{Registry: prometheus.NewRegistry()}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "alive\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if err := n.Ready(ctx); err != nil {
+			writeText(w, http.StatusServiceUnavailable, "not ready: "+err.Error()+"\n")
+			return
+		}
+		writeText(w, http.StatusOK, "ready\n")
+	})
+	if n.cfg.Settings.Admin.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// pageHandler serves the application's page, and /config.json that tells it where its gate is.
+func (n *Node) pageHandler() http.Handler {
+	mux := http.NewServeMux()
+	files := http.FileServerFS(n.cfg.App.Page)
+	mux.Handle("GET /", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'self'; connect-src *; frame-ancestors 'none'; base-uri 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cache-Control", "no-cache")
+		files.ServeHTTP(w, r)
+	}))
+	mux.HandleFunc("GET /config.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		//nolint:errchkjson,errcheck // a map of strings encodes; a reader that is gone needs no answer
+		json.NewEncoder(w).Encode(map[string]string{"gate": n.GateURL(), "node": n.Self().ID})
+	})
+	return mux
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text)) // a prober that is gone needs no answer
+}

@@ -1,0 +1,26 @@
+package znode
+
+import (
+	"io/fs"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"zgame/zgate"
+)
+
+// App is what a program adds to zgame: actors, and maybe a web page.
+type App struct {
+	// Name is said in logs and banners.
+	Name string
+	// Setup spawns the application's actors on n. It runs once for each node, before the node is ready; a process may
+	// run several nodes (`dev --nodes 3`), so it keeps nothing in package variables.
+	Setup func(n *Node) error
+	// Page, if set, is served at the page address: index.html and what it needs. The page finds its gate in
+	// /config.json.
+	Page fs.FS
+	// Files are the message types that text clients may use and whose ids must not clash. Defaults to all that are
+	// linked into the program.
+	Files []protoreflect.FileDescriptor
+	// OnNoRoute, if set, is asked about client messages that nobody handles.
+	OnNoRoute zgate.NoRouteHook
+}

@@ -1,0 +1,146 @@
+package znode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+
+	"zgame/zbus"
+	"zgame/zbus/natsbus"
+	"zgame/zdiscovery"
+	"zgame/zdiscovery/etcddisc"
+	"zgame/zmetrics"
+	"zgame/zstore"
+	"zgame/zstore/kvstore"
+	"zgame/zstore/mongostore"
+)
+
+// Backends are the servers that a node stands on, by their contracts.
+type Backends struct {
+	Bus       zbus.Bus
+	Discovery zdiscovery.Discovery
+	Store     zstore.Store
+}
+
+// connect opens what b lacks by the settings, all at the same time, so that one start names every server that is not
+// there. On an error it has closed what it opened.
+func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Registerer, log *slog.Logger) (Backends, error) {
+	var wg sync.WaitGroup
+	errs := make([]error, 3)
+	opened := Backends{}
+	open := func(i int, part, address, without string, f func() error) {
+		// Owned by this call, which waits for it; ends with f, which ctx bounds.
+		wg.Go(func() {
+			if err := f(); err != nil {
+				errs[i] = fmt.Errorf("%s at %s is not there: %w\n  start it, or %s", part, address, err, without)
+			}
+		})
+	}
+	const dev = "run the command dev, which has it inside the process"
+	if b.Bus == nil {
+		open(0, "NATS", redacted(s.NATS.URL), dev, func() error {
+			bus, err := natsbus.New(natsbus.Config{
+				URL: s.NATS.URL, Name: s.Node.ID, User: s.NATS.User, Password: s.NATS.Password, Creds: s.NATS.Credentials, Logger: log,
+			})
+			if err != nil {
+				return err
+			}
+			opened.Bus = bus
+			return bus.Ready(ctx)
+		})
+	}
+	if b.Discovery == nil {
+		open(1, "etcd", strings.Join(s.Etcd.Endpoints, ", "), dev, func() error {
+			disc, err := etcddisc.New(etcddisc.Config{
+				Endpoints: s.Etcd.Endpoints, User: s.Etcd.User, Password: s.Etcd.Password, Prefix: "/" + s.Node.Cluster,
+				TTL: s.Etcd.Lease, Logger: log, Metrics: zmetrics.NewDiscovery(reg),
+			})
+			if err != nil {
+				return err
+			}
+			opened.Discovery = disc
+			return disc.Ready(ctx)
+		})
+	}
+	if b.Store == nil {
+		address, without := mongoHosts(s.Store.Mongo.URI), "set store.driver to kv, which needs only NATS with JetStream"
+		if s.Store.Driver == "kv" {
+			address, without = redacted(s.NATS.URL), "enable JetStream on that server, or "+dev
+		}
+		open(2, "the store ("+s.Store.Driver+")", address, without, func() error {
+			store, err := openStore(s, reg, log)
+			if err != nil {
+				return err
+			}
+			opened.Store = store
+			return store.Ping(ctx)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return Backends{}, errors.Join(err, opened.close(ctx))
+	}
+	if opened.Bus != nil {
+		b.Bus = opened.Bus
+	}
+	if opened.Discovery != nil {
+		b.Discovery = opened.Discovery
+	}
+	if opened.Store != nil {
+		b.Store = opened.Store
+	}
+	return b, nil
+}
+
+// close closes what is there: who depends on others first.
+func (b Backends) close(ctx context.Context) error {
+	var errs []error
+	if b.Store != nil {
+		errs = append(errs, b.Store.Close(ctx))
+	}
+	if b.Discovery != nil {
+		errs = append(errs, b.Discovery.Close(ctx))
+	}
+	if b.Bus != nil {
+		errs = append(errs, b.Bus.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func openStore(s *Settings, reg zmetrics.Registerer, log *slog.Logger) (zstore.Store, error) {
+	if s.Store.Driver == "kv" {
+		return kvstore.New(kvstore.Config{
+			URL: s.NATS.URL, User: s.NATS.User, Password: s.NATS.Password, Creds: s.NATS.Credentials,
+			Bucket: s.Store.KV.Bucket, Replicas: s.Store.KV.Replicas, Logger: log, Metrics: zmetrics.NewStore(reg),
+		})
+	}
+	return mongostore.New(mongostore.Config{
+		URI: s.Store.Mongo.URI, Database: s.Store.Mongo.Database, Collection: s.Store.Mongo.Collection,
+		Logger: log, Metrics: zmetrics.NewStore(reg),
+	})
+}
+
+// redacted returns a list of URLs without their passwords, for messages.
+func redacted(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, u := range list {
+		if p, err := url.Parse(strings.TrimSpace(u)); err == nil {
+			list[i] = p.Redacted()
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// mongoHosts returns the hosts of a MongoDB URI: what stands in front of the @ is secret, what follows is of no use.
+func mongoHosts(uri string) string {
+	_, rest, _ := strings.Cut(uri, "://")
+	if at := strings.LastIndex(rest, "@"); at >= 0 {
+		rest = rest[at+1:]
+	}
+	hosts, _, _ := strings.Cut(rest, "/")
+	return hosts
+}

@@ -1,0 +1,38 @@
+package znode
+
+import (
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"zgame/zgate"
+	"zgame/zmetrics"
+	"zgame/zmsg"
+)
+
+// newGate makes the node's gate; its port opens with Gate.Start.
+func (n *Node) newGate(self zmsg.NodeRef) (*zgate.Gate, error) {
+	s := &n.cfg.Settings.Gate
+	registry, err := zmsg.NewRegistry(n.cfg.App.Files...)
+	if err != nil {
+		return nil, err
+	}
+	var secure *tls.Config
+	if s.TLS.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.TLS.Cert, s.TLS.Key)
+		if err != nil {
+			return nil, fmt.Errorf("gate.tls: %w", err)
+		}
+		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	drain := &n.cfg.Settings.Drain
+	return zgate.New(zgate.Config{
+		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TLS: secure,
+		Auth: zgate.DevAuth{}, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
+		Tell: n.tell, Ack: n.sessions.ack,
+		AllowText: s.Text, Registry: registry, AllowedOrigins: s.Origins,
+		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage,
+		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),
+		Logger: n.log, Metrics: zmetrics.NewGate(n.registry),
+	})
+}

@@ -1,0 +1,153 @@
+package znode
+
+import (
+	"context"
+	"time"
+
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+)
+
+// setState changes what the node says about itself; announce tells it.
+func (n *Node) setState(s zdiscovery.State) { n.state.Store(&s) }
+
+// record is what the others read about this node.
+func (n *Node) record(state zdiscovery.State) zdiscovery.Node {
+	r := zdiscovery.Node{
+		Ref: zmsg.NodeRef{ID: n.cfg.Settings.Node.ID}, State: state, Gate: n.GateURL(), Admin: n.AdminAddr(), Version: Version(),
+	}
+	if n.local != nil {
+		for _, e := range n.local.Adverts() {
+			r.Actors = append(r.Actors, zdiscovery.Actor{ID: e.Actor, Type: e.Type, Adverts: e.Adverts})
+		}
+	}
+	return r
+}
+
+// announce writes the node's record.
+func (n *Node) announce(ctx context.Context) error {
+	return n.member.Update(ctx, n.record(*n.state.Load()))
+}
+
+// announceReady tells the others that this node serves, and starts to tell changes of its routes.
+func (n *Node) announceReady(ctx context.Context) error {
+	n.setState(zdiscovery.Ready)
+	return n.announce(ctx)
+}
+
+// touch notes that the record must be announced anew. It never waits.
+func (n *Node) touch() {
+	select {
+	case n.changed <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// follow loads the list of nodes, then starts the two goroutines: one applies each new list, one announces changes of
+// this node's routes.
+func (n *Node) follow(ctx context.Context) error {
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n.cancel = cancel
+	lists, err := n.backends.Discovery.Watch(run)
+	if err != nil {
+		return err
+	}
+	select {
+	case first := <-lists:
+		n.apply(first)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	// Both are owned by the node and end when Stop cancels run.
+	n.loops.Go(func() {
+		for s := range lists {
+			n.apply(s)
+		}
+	})
+	n.loops.Go(func() { n.announceLoop(run) })
+	return nil
+}
+
+// apply makes s the list of nodes: routes first, then the end of what those who left had promised.
+func (n *Node) apply(s *zdiscovery.Snapshot) {
+	old := n.snapshot.Swap(s)
+	n.remote.Apply(s, n.Self())
+	_, left, _ := zdiscovery.Diff(old, s)
+	for _, l := range left {
+		if l.Ref == n.Self() {
+			continue
+		}
+		n.log.Info("node left", "left", l.Ref.String())
+		n.link.Lost(l.Ref)
+		n.sessions.lost(l.Ref)
+	}
+}
+
+// announceLoop writes the record after each change of the local table while the node serves; many changes at once are
+// one write. A failed write is tried again after a pause.
+func (n *Node) announceLoop(ctx context.Context) {
+	const pause = time.Second
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.changed:
+		}
+		if s := *n.state.Load(); s != zdiscovery.Ready {
+			continue // announceReady and the drain write the whole record themselves
+		}
+		if err := n.announce(ctx); err != nil && ctx.Err() == nil {
+			n.log.Warn("routes are not announced yet", "err", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+				n.touch()
+			}
+		}
+	}
+}
+
+// gateState says what discovery knows about a gate's node. An epoch that the list cannot have seen yet is not gone.
+func (n *Node) gateState(gate zmsg.NodeRef) gateState {
+	s := n.snapshot.Load()
+	if s == nil {
+		return gateUnseen
+	}
+	for i := range s.Nodes {
+		if s.Nodes[i].Ref == gate {
+			return gateAlive
+		}
+	}
+	if gate.Epoch > uint64(s.Revision) {
+		return gateUnseen
+	}
+	return gateGone
+}
+
+// onActor takes a message for an actor from another node. What cannot be delivered is answered NotExecuted, so that
+// the sender may try elsewhere. It runs on the link's receiving goroutine.
+func (n *Node) onActor(to uint64, m *zmsg.Message) {
+	if !n.sessions.arrived(to, m) {
+		m.Release()
+		return
+	}
+	if err := n.group.Deliver(to, m); err != nil {
+		m.ReplyError(err)
+		m.Release()
+	}
+}
+
+// onSession takes what another node's actor says to sessions of this gate, and what is published to their groups.
+func (n *Node) onSession(e *zmsg.Envelope, from zmsg.NodeRef) {
+	if n.gate != nil {
+		n.gate.OnSession(e, from)
+	}
+}
+
+// onControl takes what nodes say to each other: how a session operation ended.
+func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) {
+	if e.ID == controlJoined {
+		n.sessions.joined(from, e)
+	}
+}

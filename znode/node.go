@@ -1,0 +1,385 @@
+package znode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"zgame/zactor"
+	"zgame/zbus"
+	"zgame/zdiscovery"
+	"zgame/zgate"
+	"zgame/zmetrics"
+	"zgame/zmsg"
+	"zgame/zroute"
+	"zgame/zstore"
+)
+
+// Fits: what the packages declare is what the others are. A mistake fails here, at compile time, with both names.
+var (
+	_ zactor.Routes    = (*zroute.Local)(nil)
+	_ zactor.Router    = zroute.Router{}
+	_ zactor.Sessions  = (*sessions)(nil)
+	_ zactor.Remote    = (*zbus.Link)(nil)
+	_ zroute.Target    = zactor.Ref{}
+	_ zroute.Sender    = (*zbus.Link)(nil)
+	_ zgate.Dispatcher = (*zroute.Dispatcher)(nil)
+	_ zgate.Groups     = (*zbus.Link)(nil)
+	_ sessionLink      = (*zbus.Link)(nil)
+)
+
+// Config is what New needs.
+type Config struct {
+	Settings Settings
+	App      App
+	// Backends replaces the servers that the settings name by ready drivers: in-memory ones in tests. What is nil is
+	// opened by the settings. The node closes them at its end either way.
+	Backends Backends
+	// Listen replaces the opening of the gate's port, for tests in memory.
+	Listen net.Listener
+	// Logger gets what the node and its parts say; nil discards.
+	Logger *slog.Logger
+}
+
+// Node is one node of the cluster: New, Start (or Run), Stop. Methods may be called from any goroutine once Start has
+// returned, and from App.Setup.
+type Node struct {
+	// Set by New.
+	cfg      Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+
+	// Set by Start, in this order, and read only afterwards.
+	backends   Backends
+	member     zdiscovery.Member
+	link       *zbus.Link
+	local      *zroute.Local
+	remote     *zroute.Remote
+	dispatcher *zroute.Dispatcher
+	group      *zactor.Group
+	gate       *zgate.Gate
+	sessions   *sessions
+	admin      *server
+	page       *server
+
+	snapshot atomic.Pointer[zdiscovery.Snapshot]
+	state    atomic.Pointer[zdiscovery.State]
+	changed  chan struct{}      // holds one token when the node's record must be announced anew
+	cancel   context.CancelFunc // ends the node's two goroutines
+	loops    sync.WaitGroup
+
+	stopping sync.Mutex // one Stop at a time
+	stopped  bool       // guarded by stopping
+}
+
+// New checks the settings and makes a node that has not started. The error joins every fault.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.Settings.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	n := &Node{
+		cfg: cfg, log: cfg.Logger.With("node", cfg.Settings.Node.ID), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1),
+	}
+	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return n, nil
+}
+
+// Start brings the node up: servers, identity, routes, actors, ports, and only then its name in the list of those
+// that serve. On an error it has taken down what it brought up.
+func (n *Node) Start(ctx context.Context) (err error) {
+	ctx, done := context.WithTimeout(ctx, n.cfg.Settings.Start.Timeout)
+	defer done()
+	defer func() {
+		if err != nil {
+			// The start's context may be over; what is up still needs a moment to come down in order.
+			down, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			err = errors.Join(err, n.Stop(down))
+		}
+	}()
+	steps := []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"connect to the servers", n.connect},
+		{"join the cluster", n.join},
+		{"wire the parts", n.wire},
+		{"open the bus", func(ctx context.Context) error { return n.link.Start(ctx) }},
+		{"load the list of nodes", n.follow},
+		{"set up the application", n.setup},
+		{"open the ports", n.open},
+		{"announce the node", n.announceReady},
+	}
+	for _, s := range steps {
+		if err := s.run(ctx); err != nil {
+			return fmt.Errorf("znode: %s: %w", s.name, err)
+		}
+	}
+	n.log.Info("node is ready", "epoch", n.Self().Epoch, "gate", n.GateURL())
+	return nil
+}
+
+// Run starts the node, serves until ctx ends or the membership is lost, and stops it within drain.timeout. It returns
+// nil after a stop that ctx asked for and that had nothing to cut.
+func (n *Node) Run(ctx context.Context) error {
+	if err := n.Start(ctx); err != nil {
+		return err
+	}
+	lost := n.Wait(ctx)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.Settings.Drain.Timeout)
+	defer cancel()
+	return errors.Join(lost, n.Stop(drain))
+}
+
+// Wait returns nil when ctx ends, or an error when the node has lost its membership and must be stopped. It is called
+// after Start.
+func (n *Node) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-n.member.Lost():
+		return fmt.Errorf("znode: node %s is out of the cluster: its lease ended (etcd unreachable, or the process stood still); start it again", n.Self())
+	}
+}
+
+// Stop takes the node down in order: others stop sending, clients are told, queues run empty, actors stop, the
+// name goes, connections close. What ctx does not leave time for is cut and said in the error. Once is enough; more do
+// nothing.
+func (n *Node) Stop(ctx context.Context) error {
+	n.stopping.Lock()
+	defer n.stopping.Unlock()
+	if n.stopped {
+		return nil
+	}
+	n.stopped = true
+	n.log.Info("node stops")
+	var errs []error
+	try := func(what string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("znode: %s: %w", what, err))
+		}
+	}
+	if n.member != nil {
+		n.setState(zdiscovery.Draining)
+		try("announce the drain", n.announce(ctx))
+	}
+	n.page.stop(ctx)
+	if n.gate != nil {
+		try("close the gate", n.gate.Shutdown(ctx))
+	}
+	if n.group != nil {
+		try("stop the actors", n.group.Shutdown(ctx))
+	}
+	if n.link != nil {
+		try("empty the bus queues", n.link.Drain(ctx))
+	}
+	if n.member != nil {
+		try("leave the cluster", n.member.Leave(ctx))
+	}
+	if n.cancel != nil {
+		n.cancel()
+		n.loops.Wait()
+	}
+	if n.link != nil {
+		try("close the bus", n.link.Close(ctx))
+	}
+	try("close the connections", n.backends.close(ctx))
+	n.admin.stop(ctx)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	n.log.Info("node stopped")
+	return nil
+}
+
+func (n *Node) connect(ctx context.Context) (err error) {
+	n.backends, err = connect(ctx, &n.cfg.Settings, n.cfg.Backends, n.registry, n.log)
+	return err
+}
+
+func (n *Node) join(ctx context.Context) (err error) {
+	n.setState(zdiscovery.Starting)
+	n.member, err = n.backends.Discovery.Join(ctx, n.record(zdiscovery.Starting))
+	return err
+}
+
+// wire makes the parts and ties them together. Nothing runs yet.
+func (n *Node) wire(context.Context) (err error) {
+	s, self := &n.cfg.Settings, n.member.Ref()
+	if n.link, err = zbus.NewLink(zbus.LinkConfig{
+		Self: self, Bus: n.backends.Bus, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
+		Handlers: zbus.Handlers{Actor: n.onActor, Session: n.onSession, Control: n.onControl},
+	}); err != nil {
+		return err
+	}
+	n.local, n.remote = &zroute.Local{}, &zroute.Remote{}
+	n.local.OnChange(n.touch)
+	if n.dispatcher, err = zroute.New(zroute.Config{
+		Node: self, Local: n.local, Remote: n.remote, Sender: n.link, Metrics: zmetrics.NewRoute(n.registry),
+	}); err != nil {
+		return err
+	}
+	n.sessions = newSessions(self, n.link, n.gateState)
+	if n.group, err = zactor.NewGroup(zactor.Config{
+		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
+		Routes: n.local, Sessions: n.sessions, Remote: n.link, Router: n.dispatcher.Router(),
+	}); err != nil {
+		return err
+	}
+	n.sessions.tell = n.tell
+	if !s.Gate.Enabled {
+		return nil
+	}
+	n.gate, err = n.newGate(self)
+	n.sessions.gate = n.gate
+	return err
+}
+
+// tell hands m to an actor, here or on another node; it takes m when it returns nil.
+func (n *Node) tell(to zmsg.Address, m *zmsg.Message) error {
+	if to.Node == n.Self() {
+		return n.group.Deliver(to.Actor, m)
+	}
+	err := n.link.Send(to, m, nil, 0)
+	if err == nil {
+		m.Release()
+	}
+	return err
+}
+
+func (n *Node) setup(context.Context) error {
+	if n.cfg.App.Setup == nil {
+		return nil
+	}
+	return n.cfg.App.Setup(n)
+}
+
+func (n *Node) open(ctx context.Context) (err error) {
+	s := &n.cfg.Settings
+	if s.Admin.Address != "" {
+		if n.admin, err = serve(ctx, "admin server", "admin.address", s.Admin.Address, n.adminHandler(), n.log); err != nil {
+			return err
+		}
+	}
+	if n.gate != nil {
+		if err = n.gate.Start(ctx); err != nil {
+			return portError("gate", "gate.address", s.Gate.Address, err)
+		}
+	}
+	if s.Page.Address != "" && n.cfg.App.Page != nil {
+		n.page, err = serve(ctx, "page server", "page.address", s.Page.Address, n.pageHandler(), n.log)
+	}
+	return err
+}
+
+// Self returns the node's identity; zero before Start has joined the cluster.
+func (n *Node) Self() zmsg.NodeRef {
+	if n.member == nil {
+		return zmsg.NodeRef{}
+	}
+	return n.member.Ref()
+}
+
+// Spawn starts an actor on this node; see zactor.Group.Spawn.
+func (n *Node) Spawn(name string, f func() zactor.Actor, opts ...zactor.SpawnOption) (zactor.Ref, error) {
+	return n.group.Spawn(name, f, opts...)
+}
+
+// Group returns the node's actors.
+func (n *Node) Group() *zactor.Group { return n.group }
+
+// Store returns the node's store.
+func (n *Node) Store() zstore.Store { return n.backends.Store }
+
+// Logger returns the node's logger.
+func (n *Node) Logger() *slog.Logger { return n.log }
+
+// Nodes returns what discovery says about all nodes now. Read only.
+func (n *Node) Nodes() []zdiscovery.Node {
+	if s := n.snapshot.Load(); s != nil {
+		return s.Nodes
+	}
+	return nil
+}
+
+// Ready returns nil while the node serves and everything it needs answers, else what is missing.
+func (n *Node) Ready(ctx context.Context) error {
+	var errs []error
+	if s := n.state.Load(); s == nil || *s != zdiscovery.Ready {
+		errs = append(errs, errors.New("the node is not serving (starting or draining)"))
+	}
+	if n.backends.Bus == nil || !n.backends.Bus.Up() {
+		errs = append(errs, errors.New("the bus is down"))
+	}
+	if n.backends.Discovery == nil || !n.backends.Discovery.Up() {
+		errs = append(errs, errors.New("discovery is down"))
+	}
+	if n.backends.Store == nil {
+		errs = append(errs, errors.New("the store is not open"))
+	} else if err := n.backends.Store.Ping(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("the store is down: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// GateURL returns where clients connect, "" on a node without a gate or before its port is open.
+func (n *Node) GateURL() string {
+	s := &n.cfg.Settings.Gate
+	if n.gate == nil || n.gate.Addr() == nil {
+		return ""
+	}
+	if s.URL != "" {
+		return s.URL
+	}
+	scheme := "ws"
+	if s.TLS.Cert != "" {
+		scheme = "wss"
+	}
+	return scheme + "://" + dialable(n.gate.Addr()) + "/ws"
+}
+
+// AdminAddr and PageAddr return host:port of the node's servers, "" where there is none.
+func (n *Node) AdminAddr() string { return n.admin.addr() }
+
+// PageAddr returns host:port of the page server, "" where there is none.
+func (n *Node) PageAddr() string { return n.page.addr() }
+
+func (s *server) addr() string {
+	if s == nil {
+		return ""
+	}
+	return dialable(s.ln.Addr())
+}
+
+// dialable turns the address of a listener into one to dial: every interface becomes localhost.
+func dialable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() || ip.IsLoopback() {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// Version is the module version of the program, for discovery and logs.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return strings.Trim(info.Main.Version, "()")
+	}
+	return "unknown"
+}

@@ -1,0 +1,359 @@
+package znode
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zgate"
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// sessions carries what actors say to sessions to the gates that have them: the gate of this node directly, on the
+// caller's goroutine, so that an actor's replies and pushes keep their order; others over the bus, in the one ordered
+// stream from this node to theirs. It satisfies zactor.Sessions.
+type sessions struct {
+	// Set while the node is wired.
+	self  zmsg.NodeRef
+	gate  *zgate.Gate // nil on a node without a gate
+	link  sessionLink
+	tell  func(to zmsg.Address, m *zmsg.Message) error
+	alive func(zmsg.NodeRef) gateState
+
+	mu      sync.Mutex
+	watches map[zmsg.NodeRef]map[watch]struct{} // of sessions at other nodes' gates; guarded by mu
+	joins   map[uint64]pendingJoin              // that wait for another gate's word; guarded by mu
+	last    uint64                              // number of the newest join; guarded by mu
+}
+
+func newSessions(self zmsg.NodeRef, link sessionLink, alive func(zmsg.NodeRef) gateState) *sessions {
+	return &sessions{
+		self: self, link: link, alive: alive,
+		watches: map[zmsg.NodeRef]map[watch]struct{}{}, joins: map[uint64]pendingJoin{},
+	}
+}
+
+// sessionLink is the part of zbus.Link that sessions needs.
+type sessionLink interface {
+	SendSession(to zmsg.NodeRef, e *zmsg.Envelope) error
+	SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error
+	PublishGroup(e *zmsg.Envelope) error
+}
+
+// watch is one actor that wants to know when one session ends.
+type watch struct {
+	session zmsg.SessionRef
+	actor   uint64
+}
+
+// gateState says what discovery knows about a gate's node.
+type gateState int
+
+const (
+	gateAlive gateState = iota
+	gateUnseen
+	gateGone
+)
+
+// errNoGate is what a push to a session of this node gets where this node has no gate: the session is of a former life.
+var errNoGate = errors.New("znode: this node has no gate")
+
+func (s *sessions) local(gate zmsg.NodeRef) (bool, error) {
+	if gate != s.self {
+		return false, nil
+	}
+	if s.gate == nil {
+		return true, errNoGate
+	}
+	return true, nil
+}
+
+// Push sends p to one session.
+func (s *sessions) Push(to zmsg.SessionRef, p *zmsg.Push) error {
+	local, err := s.local(to.Gate)
+	if err != nil {
+		return err
+	}
+	if local {
+		return s.gate.Push(to, p)
+	}
+	e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Session: to}
+	if err := pushInto(&e, p); err != nil {
+		return err
+	}
+	return s.link.SendSession(to.Gate, &e)
+}
+
+func pushInto(e *zmsg.Envelope, p *zmsg.Push) error {
+	body, err := p.EncodedBody()
+	if err != nil {
+		return err
+	}
+	e.Kind, e.ID, e.Body, e.Class = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, p.ID, body, p.Class
+	return nil
+}
+
+// PushMany sends p to many sessions: one envelope for each gate. The error joins what failed.
+func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
+	body, err := p.EncodedBody()
+	if err != nil {
+		return err
+	}
+	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class}
+	var errs []error
+	remote := map[zmsg.NodeRef][]uint64{}
+	for _, ref := range to {
+		if ref.Gate != s.self {
+			remote[ref.Gate] = append(remote[ref.Gate], ref.ID)
+			continue
+		}
+		errs = append(errs, s.Push(ref, &encoded))
+	}
+	for gate, ids := range remote {
+		e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Sessions: ids}
+		if err := pushInto(&e, &encoded); err != nil {
+			return err
+		}
+		errs = append(errs, s.link.SendSession(gate, &e))
+	}
+	return errors.Join(errs...)
+}
+
+// Publish sends p to every member of the group, at all gates: this node's first, then over the bus.
+func (s *sessions) Publish(group string, p *zmsg.Push) error {
+	body, err := p.EncodedBody()
+	if err != nil {
+		return err
+	}
+	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class}
+	if s.gate != nil {
+		s.gate.PublishLocal(group, &encoded)
+	}
+	e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Group: group}
+	if err := pushInto(&e, &encoded); err != nil {
+		return err
+	}
+	return s.link.PublishGroup(&e)
+}
+
+// controlJoined is the id of the control envelope that a gate answers a join with; below 16 are the link's own.
+const controlJoined = 16
+
+// joinTimeout is how long Join waits for another gate: longer than a gate waits for its subscription.
+const joinTimeout = 5 * time.Second
+
+// pendingJoin waits for the word of the gate that has the session.
+type pendingJoin struct {
+	gate zmsg.NodeRef
+	done chan error // takes one
+}
+
+// Join makes the session a member of the group, and waits until it is: what is published afterwards, on any node,
+// reaches it. For another node's session that is one round trip over the bus.
+func (s *sessions) Join(ref zmsg.SessionRef, group string) error {
+	local, err := s.local(ref.Gate)
+	if err != nil {
+		return err
+	}
+	if local {
+		return s.gate.Join(ref, group)
+	}
+	done := make(chan error, 1)
+	s.mu.Lock()
+	s.last++
+	number := s.last
+	s.joins[number] = pendingJoin{ref.Gate, done}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.joins, number)
+		s.mu.Unlock()
+	}()
+	if err := s.op(ref, wirepb.SessionOp_SESSION_OP_JOIN, zmsg.Envelope{Group: group, Request: number}); err != nil {
+		return err
+	}
+	if s.alive(ref.Gate) == gateGone { // lost before the join was noted
+		return errGateLost
+	}
+	timeout := time.NewTimer(joinTimeout)
+	defer timeout.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timeout.C:
+		return &zmsg.Error{Code: zmsg.CodeTimeout, Outcome: zmsg.Unknown, Text: "the gate did not confirm the join"}
+	}
+}
+
+var errGateLost error = &zmsg.Error{Code: zmsg.CodeNodeLost, Outcome: zmsg.NotExecuted, Text: "the gate's node is gone"}
+
+// joined takes the word of another gate about a join that this node asked for.
+func (s *sessions) joined(from zmsg.NodeRef, e *zmsg.Envelope) {
+	s.mu.Lock()
+	p, ok := s.joins[e.Request]
+	delete(s.joins, e.Request)
+	s.mu.Unlock()
+	if !ok || p.gate != from {
+		return // given up meanwhile
+	}
+	if e.Code == zmsg.CodeOK {
+		p.done <- nil
+		return
+	}
+	p.done <- &zmsg.Error{Code: e.Code, Outcome: e.Outcome, Text: strings.Clone(e.Text)}
+}
+
+// ack tells another node how the operation that it asked about ended: the gate's side of joined.
+func (s *sessions) ack(to zmsg.NodeRef, request uint64, err error) {
+	r := zmsg.ErrorReply(err)
+	e := zmsg.Envelope{ID: controlJoined, Request: request, Code: r.Code, Outcome: r.Outcome, Text: r.Text}
+	// A node that cannot be told waits until its time is up.
+	_ = s.link.SendControl(to, &e)
+}
+
+// Leave ends the session's membership of the group.
+func (s *sessions) Leave(ref zmsg.SessionRef, group string) error {
+	local, err := s.local(ref.Gate)
+	if err != nil {
+		return err
+	}
+	if local {
+		return s.gate.Leave(ref, group)
+	}
+	return s.op(ref, wirepb.SessionOp_SESSION_OP_LEAVE, zmsg.Envelope{Group: group})
+}
+
+// Kick closes the session with a close code and a text that the client reads.
+func (s *sessions) Kick(ref zmsg.SessionRef, code uint32, text string) error {
+	local, err := s.local(ref.Gate)
+	if err != nil {
+		return err
+	}
+	if local {
+		return s.gate.Kick(ref, code, text)
+	}
+	return s.op(ref, wirepb.SessionOp_SESSION_OP_KICK, zmsg.Envelope{Code: zmsg.Code(code), Text: text})
+}
+
+func (s *sessions) op(ref zmsg.SessionRef, op wirepb.SessionOp, e zmsg.Envelope) error {
+	e.Kind, e.Op, e.Session = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, op, ref
+	return s.link.SendSession(ref.Gate, &e)
+}
+
+// Watch has SessionClosed sent to the actor of this node, once, when the session ends: by its gate, or by this node
+// when discovery says that the gate's node is gone. A session that is gone already is told at once.
+func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
+	w := watch{ref, actor}
+	if local, err := s.local(ref.Gate); local {
+		if err == nil {
+			err = s.gate.Watch(ref, zmsg.Address{Node: s.self, Actor: actor})
+		}
+		if err != nil {
+			return s.closed(w, "the session is gone")
+		}
+		return nil
+	}
+	s.mu.Lock()
+	at := s.watches[ref.Gate]
+	if at == nil {
+		at = map[watch]struct{}{}
+		s.watches[ref.Gate] = at
+	}
+	_, twice := at[w]
+	at[w] = struct{}{}
+	s.mu.Unlock()
+	// Asked after the watch is noted: a gate that is lost in between finds it there.
+	if s.alive(ref.Gate) == gateGone {
+		s.lost(ref.Gate)
+		return nil
+	}
+	if twice {
+		return nil
+	}
+	return s.watchOp(w, wirepb.SessionOp_SESSION_OP_WATCH)
+}
+
+// Unwatch takes Watch back. A SessionClosed that is on its way may still arrive.
+func (s *sessions) Unwatch(ref zmsg.SessionRef, actor uint64) error {
+	w := watch{ref, actor}
+	if local, err := s.local(ref.Gate); local {
+		if err == nil {
+			s.gate.Unwatch(ref, zmsg.Address{Node: s.self, Actor: actor})
+		}
+		return nil
+	}
+	if !s.forget(w) {
+		return nil
+	}
+	return s.watchOp(w, wirepb.SessionOp_SESSION_OP_UNWATCH)
+}
+
+func (s *sessions) watchOp(w watch, op wirepb.SessionOp) error {
+	return s.link.SendSession(w.session.Gate, &zmsg.Envelope{
+		Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: op, Session: w.session, FromActor: w.actor,
+	})
+}
+
+// forget removes a watch and reports whether it was there.
+func (s *sessions) forget(w watch) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.watches[w.session.Gate]
+	_, ok := at[w]
+	delete(at, w)
+	if len(at) == 0 {
+		delete(s.watches, w.session.Gate)
+	}
+	return ok
+}
+
+// arrived looks at a message from another node before its actor gets it: a SessionClosed ends its watch. It reports
+// false for one that was told before.
+func (s *sessions) arrived(actor uint64, m *zmsg.Message) bool {
+	if m.ID != sessionClosedID {
+		return true
+	}
+	var c wirepb.SessionClosed
+	if err := proto.Unmarshal(m.Body(), &c); err != nil {
+		return true // the actor's handler answers for bad bodies
+	}
+	ref := zmsg.SessionRef{Gate: zmsg.NodeRef{ID: c.GetGate(), Epoch: c.GetGateEpoch()}, ID: c.GetSession(), Gen: c.GetGeneration()}
+	return s.forget(watch{ref, actor})
+}
+
+// lost tells the watchers of every session at the gate that it is gone.
+func (s *sessions) lost(gate zmsg.NodeRef) {
+	s.mu.Lock()
+	at := s.watches[gate]
+	delete(s.watches, gate)
+	for number, p := range s.joins {
+		if p.gate == gate {
+			delete(s.joins, number)
+			p.done <- errGateLost
+		}
+	}
+	s.mu.Unlock()
+	for w := range at {
+		// A watcher that is gone as well, or is full, has nobody else to hear it; the mailbox counted it.
+		_ = s.closed(w, "the gate's node is gone")
+	}
+}
+
+var sessionClosedID, _ = zmsg.IDOf((*wirepb.SessionClosed)(nil))
+
+// closed sends SessionClosed to a watcher on this node.
+func (s *sessions) closed(w watch, reason string) error {
+	m := zmsg.NewMessage(sessionClosedID)
+	m.Value = &wirepb.SessionClosed{
+		Session: w.session.ID, Generation: w.session.Gen, Gate: w.session.Gate.ID, GateEpoch: w.session.Gate.Epoch, Reason: reason,
+	}
+	if err := s.tell(zmsg.Address{Node: s.self, Actor: w.actor}, m); err != nil {
+		m.Release()
+		return err
+	}
+	return nil
+}
