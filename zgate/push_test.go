@@ -206,6 +206,7 @@ func TestStalledClientIsClosed(t *testing.T) {
 	if err := r.Push(ref, &zmsg.Push{ID: 1}); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoSession) {
 		t.Errorf("push after the end: %v", err)
 	}
+	_ = c.Conn.(*net.TCPConn).SetReadBuffer(1 << 20)
 	var seq uint64
 	for {
 		b0, p, err := c.wsRead()
