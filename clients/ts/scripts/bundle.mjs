@@ -1,10 +1,11 @@
 // Bundles a page's script with this client: the same input gives the same bytes, so that bundles are committed and CI
 // compares them.
 //
-//   node clients/ts/scripts/bundle.mjs ENTRY OUT           writes OUT
-//   node clients/ts/scripts/bundle.mjs ENTRY OUT --check   writes nothing and exits with 1 when OUT is out of date
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+//   node clients/ts/scripts/bundle.mjs ENTRY OUT           bundles ENTRY into the file OUT
+//   node clients/ts/scripts/bundle.mjs ENTRY DIR/          the same into DIR/, and copies the page's .html, .css and .svg there
+//   node clients/ts/scripts/bundle.mjs ENTRY OUT --check   writes nothing and exits with 1 when something is out of date
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { basename, dirname, extname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -30,14 +31,24 @@ const result = await build({
   nodePaths: [join(ts, "node_modules")],
   tsconfigRaw: { compilerOptions: { target: "ES2022", verbatimModuleSyntax: true } },
 });
-const text = result.outputFiles[0].text;
-if (flag === "--check") {
-  if (!existsSync(out) || readFileSync(out, "utf8") !== text) {
-    console.error(`${out} is out of date with ${entry}: run node clients/ts/scripts/bundle.mjs ${entry} ${out} and commit`);
-    process.exit(1);
+
+const files = new Map(); // path -> text
+if (out.endsWith("/")) {
+  files.set(join(out, basename(entry, ".ts") + ".js"), result.outputFiles[0].text);
+  for (const f of readdirSync(dirname(entry)).sort()) {
+    if ([".html", ".css", ".svg"].includes(extname(f))) files.set(join(out, f), readFileSync(join(dirname(entry), f), "utf8"));
   }
 } else {
-  mkdirSync(dirname(out), { recursive: true });
-  writeFileSync(out, text);
-  console.log(`${out}: ${text.length} characters`);
+  files.set(out, result.outputFiles[0].text);
+}
+
+for (const [path, text] of files) {
+  if (flag !== "--check") {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, text);
+    console.log(`${path}: ${text.length} characters`);
+  } else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
+    console.error(`${path} is out of date: run node clients/ts/scripts/bundle.mjs ${entry} ${out} and commit`);
+    process.exitCode = 1;
+  }
 }

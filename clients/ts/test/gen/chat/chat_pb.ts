@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file chat/chat.proto.
  */
 export const file_chat_chat: GenFile = /*@__PURE__*/
-  fileDesc("Cg9jaGF0L2NoYXQucHJvdG8SBGNoYXQiUwoETGluZRIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBBIMCgRmcm9tGAMgASgJEgwKBHRleHQYBCABKAkSDQoFYXRfbXMYBSABKAM6BeDgGOgHIiEKBEpvaW4SEgoEcm9vbRgBIAEoCUIE6OAYAToF4OAY6QciWQoGSm9pbmVkEgwKBHJvb20YASABKAkSGwoHaGlzdG9yeRgCIAMoCzIKLmNoYXQuTGluZRIPCgdtZW1iZXJzGAMgAygJEgwKBG5vZGUYBCABKAk6BeDgGOoHIiIKBUxlYXZlEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGOsHIhsKBExlZnQSDAoEcm9vbRgBIAEoCToF4OAY7AciLgoDU2F5EhIKBHJvb20YASABKAlCBOjgGAESDAoEdGV4dBgCIAEoCToF4OAY7QciKAoEU2FpZBIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBDoF4OAY7gciIAoDV2hvEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGO8HIi8KB01lbWJlcnMSDAoEcm9vbRgBIAEoCRIPCgdtZW1iZXJzGAIgAygJOgXg4BjwByI7CghQcmVzZW5jZRIMCgRyb29tGAEgASgJEgwKBHVzZXIYAiABKAkSDAoEaGVyZRgDIAEoCDoF4OAY8QcqWgoEQ29kZRIUChBDT0RFX1VOU1BFQ0lGSUVEEAASFAoPQ09ERV9OT1RfTUVNQkVSEOgHEhIKDUNPREVfQkFEX1RFWFQQ6QcSEgoNQ09ERV9CQURfUk9PTRDqB0IcWhp6Z2FtZS9leGFtcGxlcy9jaGF0L2NoYXRwYmIGcHJvdG8z", [file_zgame_options]);
+  fileDesc("Cg9jaGF0L2NoYXQucHJvdG8SBGNoYXQiUwoETGluZRIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBBIMCgRmcm9tGAMgASgJEgwKBHRleHQYBCABKAkSDQoFYXRfbXMYBSABKAM6BeDgGOgHIiEKBEpvaW4SEgoEcm9vbRgBIAEoCUIE6OAYAToF4OAY6QciWQoGSm9pbmVkEgwKBHJvb20YASABKAkSGwoHaGlzdG9yeRgCIAMoCzIKLmNoYXQuTGluZRIPCgdtZW1iZXJzGAMgAygJEgwKBG5vZGUYBCABKAk6BeDgGOoHIiIKBUxlYXZlEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGOsHIhsKBExlZnQSDAoEcm9vbRgBIAEoCToF4OAY7AciLgoDU2F5EhIKBHJvb20YASABKAlCBOjgGAESDAoEdGV4dBgCIAEoCToF4OAY7QciKAoEU2FpZBIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBDoF4OAY7gciIAoDV2hvEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGO8HIi8KB01lbWJlcnMSDAoEcm9vbRgBIAEoCRIPCgdtZW1iZXJzGAIgAygJOgXg4BjwByI7CghQcmVzZW5jZRIMCgRyb29tGAEgASgJEgwKBHVzZXIYAiABKAkSDAoEaGVyZRgDIAEoCDoF4OAY8QciUwoJUm9vbVN0YXRlEgwKBGxhc3QYASABKAQSGQoFbGluZXMYAiADKAsyCi5jaGF0LkxpbmUSHQoHbWVtYmVycxgDIAMoCzIMLmNoYXQuTWVtYmVyIl0KBk1lbWJlchIMCgR1c2VyGAEgASgJEg8KB3Nlc3Npb24YAiABKAQSEgoKZ2VuZXJhdGlvbhgDIAEoDRIMCgRnYXRlGAQgASgJEhIKCmdhdGVfZXBvY2gYBSABKAQqWgoEQ29kZRIUChBDT0RFX1VOU1BFQ0lGSUVEEAASFAoPQ09ERV9OT1RfTUVNQkVSEOgHEhIKDUNPREVfQkFEX1RFWFQQ6QcSEgoNQ09ERV9CQURfUk9PTRDqB0IcWhp6Z2FtZS9leGFtcGxlcy9jaGF0L2NoYXRwYmIGcHJvdG8z", [file_zgame_options]);
 
 /**
  * Line is one thing that somebody said; it is also the push that everybody in the room gets.
@@ -262,6 +262,80 @@ export type Presence = Message<"chat.Presence"> & {
  */
 export const PresenceSchema: GenMessage<Presence> = /*@__PURE__*/
   messageDesc(file_chat_chat, 9);
+
+/**
+ * RoomState is a room's record in the store.
+ *
+ * @generated from message chat.RoomState
+ */
+export type RoomState = Message<"chat.RoomState"> & {
+  /**
+   * seq of the newest line
+   *
+   * @generated from field: uint64 last = 1;
+   */
+  last: bigint;
+
+  /**
+   * the last ones, oldest first
+   *
+   * @generated from field: repeated chat.Line lines = 2;
+   */
+  lines: Line[];
+
+  /**
+   * in the order of joining
+   *
+   * @generated from field: repeated chat.Member members = 3;
+   */
+  members: Member[];
+};
+
+/**
+ * Describes the message chat.RoomState.
+ * Use `create(RoomStateSchema)` to create a new message.
+ */
+export const RoomStateSchema: GenMessage<RoomState> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 10);
+
+/**
+ * Member is a session in a room.
+ *
+ * @generated from message chat.Member
+ */
+export type Member = Message<"chat.Member"> & {
+  /**
+   * @generated from field: string user = 1;
+   */
+  user: string;
+
+  /**
+   * @generated from field: uint64 session = 2;
+   */
+  session: bigint;
+
+  /**
+   * @generated from field: uint32 generation = 3;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: string gate = 4;
+   */
+  gate: string;
+
+  /**
+   * @generated from field: uint64 gate_epoch = 5;
+   */
+  gateEpoch: bigint;
+};
+
+/**
+ * Describes the message chat.Member.
+ * Use `create(MemberSchema)` to create a new message.
+ */
+export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 11);
 
 /**
  * Result codes of the example.

@@ -1,0 +1,280 @@
+// The chat page: a name, rooms, lines. Text from people is only ever set as text, never as HTML.
+import { Client, Code, Outcome, type State, ZgameError } from "@zgame/client";
+import {
+  Code as ChatCode, JoinedSchema, JoinSchema, LeaveSchema, LeftSchema, LineSchema, PresenceSchema, SaidSchema, SaySchema,
+} from "./gen/chat/chat_pb.js";
+import { type Entry, Room } from "./room.js";
+
+function $<E extends HTMLElement>(id: string): E {
+  return document.getElementById(id) as E;
+}
+
+const rooms = new Map<string, Room>();
+let shown: Room | undefined;
+let client: Client | undefined;
+let name = "";
+
+// ---- connection ----
+
+/** Where the gate is: ?gate=, or what the server of this page says. */
+async function gateURL(): Promise<string> {
+  const asked = new URLSearchParams(location.search).get("gate");
+  if (asked) return asked;
+  const response = await fetch("config.json", { cache: "no-store" });
+  if (!response.ok) throw new Error(`config.json: ${response.status}`);
+  return ((await response.json()) as { gate: string }).gate;
+}
+
+async function enter(as: string, room: string): Promise<void> {
+  name = as;
+  localStorage.setItem("zgame-chat-name", as);
+  let gate: string;
+  try {
+    gate = await gateURL();
+  } catch (e) {
+    showError(`The page's server does not say where the gate is: ${String(e)}`);
+    return;
+  }
+  const z = new Client(gate, { token: as, name: "zgame-chat", retryFirst: true, requestTimeoutMs: 8000 });
+  client = z;
+  z.on(LineSchema, (line) => {
+    const r = rooms.get(line.room);
+    if (r?.add(line)) changed(r, true);
+  });
+  z.on(PresenceSchema, (p) => {
+    const r = rooms.get(p.room);
+    if (!r) return;
+    r.presence(p);
+    if (p.user !== name) r.note(p.here ? `${p.user} came in` : `${p.user} left`);
+    changed(r, false);
+  });
+  z.onState((s) => {
+    showState(s);
+    if (s.phase === "online") for (const r of rooms.values()) void join(z, r);
+    if (s.phase === "closed" && client === z) {
+      client = undefined;
+      showLogin();
+      if (s.reason && s.reason.kind !== "client") showError(`Disconnected: ${s.reason.text || s.reason.kind}`);
+    }
+  });
+  if (!rooms.has(room)) rooms.set(room, new Room(room));
+  $("login").hidden = true;
+  $("chat").hidden = false;
+  show(rooms.get(room));
+  $("text").focus();
+  z.connect().catch(() => {}); // the closed state says it
+}
+
+/** Joins r, and goes on trying while that may help: a shard moves, a gate is busy. */
+async function join(z: Client, r: Room): Promise<void> {
+  for (let wait = 500; ; wait = Math.min(2 * wait, 8000)) {
+    try {
+      r.joined(await z.request(JoinSchema, { room: r.name }, JoinedSchema));
+      changed(r, false);
+      return;
+    } catch (e) {
+      // A new connection joins anew.
+      if (z.state.phase !== "online" || rooms.get(r.name) !== r) return;
+      if (!(e instanceof ZgameError) || !(e.retryable || e.code === Code.NO_ROUTE)) {
+        rooms.delete(r.name);
+        if (shown === r) show(rooms.values().next().value);
+        showError(`${r.name}: ${explain(e)}`);
+        return;
+      }
+      r.note(`joining again: ${explain(e)}`);
+      changed(r, false);
+      await new Promise((done) => setTimeout(done, wait));
+      if (z.state.phase !== "online" || rooms.get(r.name) !== r) return;
+    }
+  }
+}
+
+async function say(z: Client, r: Room, text: string): Promise<void> {
+  const send = () => z.request(SaySchema, { room: r.name, text }, SaidSchema);
+  try {
+    await send();
+  } catch (e) {
+    // The room's host has changed and does not know this session: join there and say it again. It was not said before.
+    if (!(e instanceof ZgameError) || e.code !== (ChatCode.NOT_MEMBER as number)) throw e;
+    await join(z, r);
+    await send();
+  }
+}
+
+function explain(e: unknown): string {
+  if (!(e instanceof ZgameError)) return String(e);
+  if (e.code === (ChatCode.BAD_ROOM as number)) return "a room is named by 1 to 32 letters, digits, - or _";
+  return e.text || e.message;
+}
+
+// ---- what is shown ----
+
+function showState(s: State): void {
+  $("dot").dataset["phase"] = s.phase;
+  const why = s.reason ? `: ${s.reason.text || s.reason.kind}` : "";
+  $("status").textContent = {
+    idle: "not connected",
+    connecting: "connecting",
+    online: "connected",
+    waiting: `connecting again in ${Math.ceil(s.delayMs / 1000)} s${why}`,
+    closed: `disconnected${why}`,
+  }[s.phase];
+  $("node").textContent = s.phase === "online" && s.session ? s.session.node : "";
+  if (s.phase === "online") showError("");
+  showRTT();
+}
+
+function showRTT(): void {
+  const rtt = client?.state.phase === "online" ? client.rtt : 0;
+  $("rtt").textContent = rtt > 0 ? `${rtt < 10 ? rtt.toFixed(1) : Math.round(rtt)} ms` : "";
+}
+
+function showLogin(): void {
+  $("login").hidden = false;
+  $("chat").hidden = true;
+}
+
+function showError(text: string): void {
+  $("error").textContent = text;
+}
+
+function show(r: Room | undefined): void {
+  shown = r;
+  if (r) r.unread = 0;
+  showEntries();
+  showRooms();
+  scrollDown(true);
+}
+
+/** r has changed: shows it, or that there is something new in it. */
+function changed(r: Room, line: boolean): void {
+  if (r === shown) {
+    const list = $("lines");
+    const follow = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
+    showEntries();
+    scrollDown(follow);
+  } else if (line) {
+    r.unread++;
+  }
+  showRooms();
+}
+
+/** Brings the list up to date with the room that is shown; elements that are there already stay. */
+function showEntries(): void {
+  const list = $("lines");
+  const wanted = (shown?.entries ?? []).map((e) => elements.get(e) ?? element(e));
+  const keep = new Set<Element>(wanted);
+  for (const li of [...list.children]) if (!keep.has(li)) li.remove();
+  let next = list.firstElementChild;
+  for (const li of wanted) {
+    if (li === next) next = li.nextElementSibling;
+    else list.insertBefore(li, next);
+  }
+}
+
+function scrollDown(follow: boolean): void {
+  if (follow) $("lines").scrollTop = $("lines").scrollHeight;
+}
+
+const elements = new WeakMap<Entry, HTMLElement>();
+
+function element(e: Entry): HTMLElement {
+  const li = document.createElement("li");
+  elements.set(e, li);
+  if (e.kind === "note") {
+    li.className = "note";
+    li.textContent = e.text;
+    return li;
+  }
+  const at = new Date(Number(e.line.atMs));
+  const time = document.createElement("time");
+  time.dateTime = at.toISOString();
+  time.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const from = document.createElement("span");
+  from.className = "from";
+  from.textContent = e.line.from;
+  const text = document.createElement("span");
+  text.className = "text";
+  text.textContent = e.line.text;
+  li.className = e.line.from === name ? "line mine" : "line";
+  li.dataset["testid"] = "line";
+  li.dataset["seq"] = String(e.line.seq);
+  li.append(time, from, text);
+  return li;
+}
+
+function showRooms(): void {
+  $("rooms").replaceChildren(...[...rooms.values()].map((r) => {
+    const b = document.createElement("button");
+    b.type = "button";
+    b.textContent = r.name;
+    b.setAttribute("aria-current", String(r === shown));
+    if (r.unread > 0) {
+      const n = document.createElement("span");
+      n.className = "unread";
+      n.textContent = String(r.unread);
+      b.append(n);
+    }
+    b.addEventListener("click", () => show(r));
+    const li = document.createElement("li");
+    li.append(b);
+    return li;
+  }));
+  const members = [...(shown?.members ?? [])].sort();
+  $("members").textContent = members.length > 0 ? `Here: ${members.join(", ")}` : "";
+  $("room-node").textContent = shown?.node ? `(room on ${shown.node})` : "";
+  $<HTMLButtonElement>("leave").disabled = !shown;
+  document.title = shown ? `${shown.name} - zgame chat` : "zgame chat";
+}
+
+// ---- what people do ----
+
+function onSubmit(form: string, f: () => Promise<void>): void {
+  $<HTMLFormElement>(form).addEventListener("submit", (e) => {
+    e.preventDefault();
+    showError("");
+    f().catch((err: unknown) => showError(explain(err)));
+  });
+}
+
+onSubmit("login-form", async () => {
+  const who = $<HTMLInputElement>("name").value.trim();
+  if (who) await enter(who, $<HTMLInputElement>("first-room").value.trim());
+});
+
+onSubmit("join-form", async () => {
+  const input = $<HTMLInputElement>("another-room");
+  const room = input.value.trim();
+  input.value = "";
+  const known = rooms.get(room);
+  const r = known ?? new Room(room);
+  rooms.set(room, r);
+  show(r);
+  if (client && !known && client.state.phase === "online") await join(client, r);
+});
+
+onSubmit("say-form", async () => {
+  const input = $<HTMLInputElement>("text");
+  const text = input.value.trim();
+  if (!client || !shown || !text) return;
+  input.value = "";
+  try {
+    await say(client, shown, text);
+  } catch (e) {
+    input.value ||= text; // to be sent again
+    const unknown = e instanceof ZgameError && e.outcome === Outcome.UNKNOWN;
+    showError(`${unknown ? "Perhaps not sent" : "Not sent"}: ${explain(e)}`);
+  }
+});
+
+$("leave").addEventListener("click", () => {
+  const r = shown;
+  if (!r) return;
+  rooms.delete(r.name);
+  show(rooms.values().next().value);
+  // A session that could not leave now has left when it ends.
+  client?.request(LeaveSchema, { room: r.name }, LeftSchema).catch((e: unknown) => showError(explain(e)));
+});
+
+$<HTMLInputElement>("name").value = localStorage.getItem("zgame-chat-name") ?? "";
+setInterval(showRTT, 1000);
