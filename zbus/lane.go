@@ -8,9 +8,13 @@ import (
 	"zgame/zmsg"
 )
 
-// maxGroupLanes bounds the groups whose batch numbers are remembered; above, all are forgotten and count from 1 again,
-// which receivers take for a new beginning.
+// maxGroupLanes bounds the groups whose batch numbers are remembered; above, all are forgotten and begin a new series.
 const maxGroupLanes = 1 << 14
+
+// A batch's number is its series and, in the lower seriesShift bits, its place in it, from 1. A link begins a new series
+// where it has forgotten how far a subject was: after Lost, and after maxGroupLanes. So a receiver tells a new
+// beginning from a batch that comes twice.
+const seriesShift = 40
 
 // recentBatches is how many batches of a lane are remembered with their requests, to answer a node that missed some.
 const recentBatches = 256
@@ -33,7 +37,7 @@ type lane struct {
 	recentAt   int
 
 	// Owned by the outbox.
-	number uint64 // batches so far
+	number uint64 // of the last batch
 	batch  *batch // the open one, nil if none
 }
 
@@ -47,7 +51,7 @@ func (l *Link) laneLocked(node zmsg.NodeRef) *lane {
 	}
 	l.lastLane++
 	node.ID = strings.Clone(node.ID) // it may alias a batch
-	ln := &lane{link: l, node: node, id: l.lastLane, subject: l.inboxOf(node), head: -1, tail: -1}
+	ln := &lane{link: l, node: node, id: l.lastLane, subject: l.inboxOf(node), head: -1, tail: -1, number: l.series << seriesShift}
 	l.lanes[node] = ln
 	l.lanesByID[ln.id] = ln
 	l.cfg.Metrics.Lanes.Set(float64(len(l.lanes)))
@@ -61,9 +65,10 @@ func (l *Link) groupLaneLocked(group string) *lane {
 	}
 	if len(l.out) >= maxGroupLanes {
 		clear(l.out)
+		l.series++
 	}
 	group = strings.Clone(group)
-	ln := &lane{link: l, subject: l.groups + Token(group), head: -1, tail: -1}
+	ln := &lane{link: l, subject: l.groups + Token(group), head: -1, tail: -1, number: l.series << seriesShift}
 	l.out[group] = ln
 	return ln
 }

@@ -169,6 +169,7 @@ type Link struct {
 	lanes     map[zmsg.NodeRef]*lane
 	lanesByID map[uint64]*lane
 	lastLane  uint64
+	series    uint64           // see seriesShift
 	out       map[string]*lane // lanes to groups
 	requests  requests
 	sweepAt   time.Duration // when the timer fires; never if noSweep
@@ -376,6 +377,7 @@ func (l *Link) Lost(node zmsg.NodeRef) {
 	var list []ended
 	if ln != nil {
 		ln.gone.Store(true)
+		l.series++
 		delete(l.lanes, node)
 		delete(l.lanesByID, ln.id)
 		for ln.head >= 0 {

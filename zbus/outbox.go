@@ -22,7 +22,7 @@ type chunk struct {
 type item struct {
 	lane *lane
 	end  int
-	slot int32 // its request, -1: none
+	slot int32  // its request, -1: none
 	mark uint64 // the slot's generation; once taken, the request's position in its lane
 	kind wirepb.EnvelopeKind
 	skip bool // not to be sent after all: set by takeLocked

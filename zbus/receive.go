@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"zgame/zmsg"
@@ -38,6 +39,7 @@ type inbound struct {
 // peer is what is known of another node.
 type peer struct {
 	ref    zmsg.NodeRef // with memory of its own
+	gone   atomic.Bool  // forgotten: the next batch makes a new peer
 	number uint64       // of its last batch to the inbox
 	lane   *lane        // back to it
 }
@@ -59,7 +61,10 @@ func (in *inbound) init() {
 func (in *inbound) forget(node zmsg.NodeRef) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.peers, node)
+	if p := in.peers[node]; p != nil {
+		p.gone.Store(true)
+		delete(in.peers, node)
+	}
 }
 
 // peer returns the sender ref, whose strings may alias a batch.
@@ -189,7 +194,7 @@ func (l *Link) receiveBatch(m Msg, g *groupIn) {
 	}
 	l.counts.received(len(m.Data))
 	p := l.in.last
-	if p == nil || p.ref != head.From {
+	if p == nil || p.ref != head.From || p.gone.Load() {
 		p = l.in.peer(head.From)
 		l.in.last = p
 	}
@@ -227,11 +232,11 @@ func (l *Link) receiveBatch(m Msg, g *groupIn) {
 }
 
 // follows judges the number of a batch: the next, or later (some were lost on the way), is delivered; one that comes
-// twice or late is not, so that order holds. A sender that counts from 1 again has forgotten this subject.
+// twice or late is not, so that order holds. Of a sender not heard before, and in a new series, any number is the next.
 func (l *Link) follows(p *peer, last *uint64, number uint64, inbox bool) bool {
 	before := *last
 	switch {
-	case number == before+1, before == 0, number == 1 && before != 1:
+	case number == before+1, before == 0, number>>seriesShift > before>>seriesShift:
 		*last = number
 		return true
 	case number > before:

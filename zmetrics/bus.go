@@ -8,7 +8,7 @@ type Bus struct {
 	Batches  CounterVec // bus messages by direction: sent, received
 	Bytes    CounterVec // bytes of them by direction: sent, received
 	// Requests to other nodes by how they ended: reply, no_responders, timeout, node_lost, down, too_large, not_sent,
-	// closed, busy.
+	// closed, busy, missed.
 	Requests CounterVec
 	Waiting  Gauge // requests that wait for their outcome now
 	// Dropped envelopes of this node that nobody waits for, by reason: no_responders, down, full, node_lost, too_large, closed.

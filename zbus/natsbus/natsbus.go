@@ -46,6 +46,7 @@ type Bus struct {
 	gone      chan struct{} // closed when nats.go has told its last event
 
 	closed  atomic.Bool
+	isUp    atomic.Bool           // between up and down
 	lastErr atomic.Pointer[error] // why the connection is down, as far as known
 
 	mu        sync.Mutex // guards all below
@@ -76,8 +77,8 @@ func New(cfg Config) (*Bus, error) {
 		nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(cfg.WriteTimeout),
 		nats.SkipSubjectValidation(), // zbus subjects are made of valid tokens
-		nats.ConnectHandler(func(*nats.Conn) { b.up() }),
-		nats.ReconnectHandler(func(*nats.Conn) { b.up() }),
+		nats.ConnectHandler(b.up),
+		nats.ReconnectHandler(b.up),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { b.down(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { b.lastErr.Store(&err) }),
 		nats.LameDuckModeHandler(func(*nats.Conn) { b.leaving() }),
@@ -123,7 +124,7 @@ func (b *Bus) Ready(ctx context.Context) error {
 			b.mu.Unlock()
 			return zbus.ErrClosed
 		}
-		if b.nc.IsConnected() {
+		if b.Up() {
 			b.mu.Unlock()
 			return nil
 		}
@@ -197,8 +198,8 @@ func (b *Bus) MaxPayload() int {
 	return 1 << 20
 }
 
-// Up implements zbus.Bus.
-func (b *Bus) Up() bool { return b.nc.IsConnected() }
+// Up implements zbus.Bus. After the loss of a connection it is true again when the server has the subscriptions.
+func (b *Bus) Up() bool { return b.isUp.Load() && b.nc.IsConnected() }
 
 // Flush implements zbus.Bus.
 func (b *Bus) Flush(ctx context.Context) error {
@@ -253,8 +254,12 @@ func (b *Bus) Close(ctx context.Context) error {
 
 // The functions below run on nats.go's goroutine for events, one at a time.
 
-func (b *Bus) up() {
+func (b *Bus) up(nc *nats.Conn) {
+	// nats.go has written the subscriptions to the socket; the answer to a ping behind them says that the server has
+	// them. When it does not come the connection is lost once more, which is told next.
+	_ = nc.FlushTimeout(b.cfg.ConnectTimeout)
 	b.lastErr.Store(nil)
+	b.isUp.Store(true)
 	b.mu.Lock()
 	waiters := b.waiters
 	b.waiters = nil
@@ -267,6 +272,7 @@ func (b *Bus) up() {
 }
 
 func (b *Bus) down(err error) {
+	b.isUp.Store(false)
 	if b.closed.Load() {
 		return
 	}
