@@ -57,7 +57,8 @@ async function enter(as: string, room: string): Promise<void> {
       if (s.reason && s.reason.kind !== "client") showError(`Disconnected: ${s.reason.text || s.reason.kind}`);
     }
   });
-  if (!rooms.has(room)) rooms.set(room, new Room(room));
+  rooms.clear(); // of somebody else, perhaps
+  rooms.set(room, new Room(room));
   $("login").hidden = true;
   $("chat").hidden = false;
   show(rooms.get(room));
