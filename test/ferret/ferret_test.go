@@ -187,6 +187,7 @@ func TestFaults(t *testing.T) {
 	s := open(t, p.config())
 	ctx := t.Context()
 	const objects, saves = 8, 125
+	const every = 29 // after a fault the client waits up to half a second before it looks at the server again
 	var n atomic.Uint64
 	var injected [5]atomic.Int64
 	recs := make([]zstore.Record, objects)
@@ -201,8 +202,8 @@ func TestFaults(t *testing.T) {
 		if command != "update" && command != "find" {
 			return ferret.Pass
 		}
-		if i := n.Add(1); i%7 == 0 {
-			f := ferret.NotPrimary + ferret.Fault(i/7%4)
+		if i := n.Add(1); i%every == 0 {
+			f := ferret.NotPrimary + ferret.Fault(i/every%4)
 			injected[f].Add(1)
 			return f
 		}

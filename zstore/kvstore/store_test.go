@@ -64,18 +64,22 @@ func open(t testing.TB, cfg kvstore.Config) *kvstore.Store {
 }
 
 func TestConformance(t *testing.T) {
-	for name, remember := range map[string]int{"remember": 0, "remember_two": 2, "forget": -1} {
-		t.Run(name, func(t *testing.T) {
+	for _, v := range []struct {
+		name             string
+		remember, rounds int
+	}{{"remember", 0, 100}, {"remember_two", 2, 20}, {"forget", -1, 20}} {
+		t.Run(v.name, func(t *testing.T) {
 			srv := start(t)
 			var cfg kvstore.Config
 			zstoretest.Run(t, zstoretest.Features{
+				Rounds:     v.rounds,
 				Second:     func(t *testing.T, _ zstore.Store) zstore.Store { return open(t, cfg) },
 				AddUnknown: func(t *testing.T, _ zstore.Store, k zmsg.Key) { srv.addUnknown(t, cfg.Bucket, k) },
 				HasUnknown: func(t *testing.T, _ zstore.Store, k zmsg.Key) { srv.hasUnknown(t, cfg.Bucket, k) },
 				Prune:      func(t *testing.T, s zstore.Store) { srv.prune(t, cfg.Bucket) },
 			}, func(t *testing.T) zstore.Store {
 				cfg = srv.config()
-				cfg.Remember = remember
+				cfg.Remember = v.remember
 				return open(t, cfg)
 			})
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,16 +12,25 @@ import (
 	"zgame/zstore"
 )
 
+const runsPerStore = 10
+
 // Model runs random calls against one store and against a map, and compares every answer and every record. It is a
 // property test: the usual -rapid.* flags apply, a failing sequence is shrunk and printed.
 func Model(t *testing.T, open Open) {
 	t.Helper()
-	s := open(t)
+	var s zstore.Store
 	t.Cleanup(func() { closeStore(t, s) })
-	var runs atomic.Uint64
+	run := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		// Each run has keys and nodes of its own, so that one store serves all of them.
-		run := runs.Add(1)
+		// Each run has keys and nodes of its own, so that one store serves several; a new one now and then, because
+		// there are servers that look at every document to find one.
+		if run%runsPerStore == 0 {
+			if s != nil {
+				closeStore(t, s)
+			}
+			s = open(t)
+		}
+		run++
 		m := &model{ctx: t.Context(), s: s, docs: map[zmsg.Key]*doc{}, writes: map[zmsg.Key][]zstore.Change{}}
 		for i := range 2 {
 			m.keys = append(m.keys, zmsg.Key{Type: 9, Zone: uint32(i), ID: fmt.Sprintf("run %d", run)})
