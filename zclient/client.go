@@ -18,7 +18,7 @@ type Client struct {
 	// Set at construction.
 	cfg      Config
 	handlers *handlers
-	ctx      context.Context // ends with Close; owned by this struct
+	ctx      context.Context //nolint:containedctx // ends with Close; owned by this struct
 	cancel   context.CancelCauseFunc
 	loopDone chan struct{} // closed when the goroutine of loop has returned
 

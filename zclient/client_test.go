@@ -247,6 +247,7 @@ func TestGoawayInVain(t *testing.T) {
 }
 
 func canceledSoon(t *testing.T) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	t.Cleanup(cancel)
 	return ctx
@@ -408,7 +409,7 @@ func TestRetryFirst(t *testing.T) {
 			if tries.Load() < 3 {
 				return nil, errors.New("not yet")
 			}
-			return new(net.Dialer).DialContext(ctx, network, s.Listener.Addr().String())
+			return new(net.Dialer).DialContext(ctx, network, s.http.Listener.Addr().String())
 		},
 	})
 	_ = ln.Close()
@@ -416,7 +417,7 @@ func TestRetryFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { <-c.Done() }()
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	tokens <- s.next().hello.GetToken()
 	if token := <-tokens; token != "token-3" {
 		t.Errorf("token %q", token)
@@ -432,7 +433,7 @@ func TestTLS(t *testing.T) {
 		return s
 	})
 	pool := x509.NewCertPool()
-	pool.AddCert(s.Certificate())
+	pool.AddCert(s.http.Certificate())
 	c, err := Dial(within(t), Config{URL: s.ws(), TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, MinBackoff: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -480,8 +481,10 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestConfigFaults(t *testing.T) {
-	_, err := New(Config{URL: "http://x", Token: "a", TokenFunc: func(context.Context) (string, error) { return "", nil },
-		MinBackoff: -1, MaxBackoff: -2, MaxMessage: -1})
+	_, err := New(Config{
+		URL: "http://x", Token: "a", TokenFunc: func(context.Context) (string, error) { return "", nil },
+		MinBackoff: -1, MaxBackoff: -2, MaxMessage: -1,
+	})
 	if err == nil {
 		t.Fatal("accepted")
 	}

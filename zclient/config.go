@@ -93,8 +93,12 @@ func (c Config) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"MinBackoff", c.MinBackoff}, {"MaxBackoff", c.MaxBackoff}, {"StableAfter", c.StableAfter},
-		{"HandshakeTimeout", c.HandshakeTimeout}, {"RequestTimeout", c.RequestTimeout}, {"DrainTimeout", c.DrainTimeout},
+		{"MinBackoff", c.MinBackoff},
+		{"MaxBackoff", c.MaxBackoff},
+		{"StableAfter", c.StableAfter},
+		{"HandshakeTimeout", c.HandshakeTimeout},
+		{"RequestTimeout", c.RequestTimeout},
+		{"DrainTimeout", c.DrainTimeout},
 	} {
 		if d.value < 0 {
 			fault("%s is %v: expected a positive duration", d.name, d.value)

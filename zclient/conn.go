@@ -248,8 +248,7 @@ func (cn *conn) why(err error) *Reason {
 		}
 		return r
 	}
-	var r *Reason
-	if errors.As(err, &r) {
+	if r, ok := errors.AsType[*Reason](err); ok {
 		return r
 	}
 	var ne net.Error

@@ -42,8 +42,9 @@ func (cn *conn) frame(f *zmsg.Frame) error {
 		if !cn.client.handlers.push(f.ID, f.Body) {
 			return &Reason{Kind: KindSlow, Text: "handlers do not keep up with pushes"}
 		}
+	default: // kinds of later versions are skipped
 	}
-	return nil // kinds of later versions are skipped
+	return nil
 }
 
 func (cn *conn) control(f *zmsg.Frame) error {

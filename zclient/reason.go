@@ -21,6 +21,8 @@ const (
 )
 
 // Reason says why a connection ended or did not come about.
+//
+//nolint:errname // it is the reason of a State first, and an error only where Connect returns it
 type Reason struct {
 	Kind Kind
 	Code int    // websocket close code that the server sent, HTTP status for a refused websocket, 0 if none

@@ -26,7 +26,7 @@ const patience = 20 * time.Second
 
 // server is a gate of a few lines: it reads Hello, says Welcome, answers pings, and gives the rest to the test.
 type server struct {
-	*httptest.Server
+	http    *httptest.Server
 	t       *testing.T
 	conns   chan *serverConn // every connection, after its Welcome
 	welcome *wirepb.Welcome
@@ -45,7 +45,10 @@ type serverConn struct {
 	end   error           // set before in is closed
 }
 
-func newServer(t *testing.T) *server { return startServer(t, httptest.NewServer) }
+func newServer(t *testing.T) *server {
+	t.Helper()
+	return startServer(t, httptest.NewServer)
+}
 
 func startServer(t *testing.T, start func(http.Handler) *httptest.Server) *server {
 	t.Helper()
@@ -53,16 +56,16 @@ func startServer(t *testing.T, start func(http.Handler) *httptest.Server) *serve
 		Session: 5, Generation: 1, User: "ann", Node: "n1", Epoch: 7, HeartbeatMs: 60_000, TimeoutMs: 120_000,
 		MaxMessage: 64 << 10, MaxInFlight: 64, Version: 1,
 	}}
-	s.Server = start(http.HandlerFunc(s.serve))
+	s.http = start(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Server.Close()
+		s.http.CloseClientConnections()
+		s.http.Close()
 		s.wg.Wait()
 	})
 	return s
 }
 
-func (s *server) ws() string { return "ws" + strings.TrimPrefix(s.URL, "http") }
+func (s *server) ws() string { return "ws" + strings.TrimPrefix(s.http.URL, "http") }
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.wg.Add(1)
@@ -215,6 +218,7 @@ func receive[T any](t *testing.T, c <-chan T, what string) T {
 }
 
 func within(t *testing.T) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx

@@ -101,6 +101,7 @@ func (c *Client) WaitOnline(ctx context.Context) error {
 			return nil
 		case Closed:
 			return s.Reason
+		default:
 		}
 		select {
 		case <-changed:

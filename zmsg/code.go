@@ -140,8 +140,7 @@ func CodeOf(err error) Code {
 	if err == nil {
 		return CodeOK
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return CodeInternal
@@ -152,8 +151,7 @@ func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Executed
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Outcome
 	}
 	return Unknown

@@ -201,6 +201,7 @@ func (e *Envelope) setNumber(f *field) {
 		e.Version = RouteVersion(f.num)
 	case envOwnerEpoch:
 		e.Owner.Epoch = f.num
+	default:
 	}
 }
 

@@ -1,6 +1,7 @@
 package zmsg
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -98,6 +99,7 @@ func (f *Frame) Decode(b []byte) error {
 				f.TimeoutMs = uint32(fl.num)
 			case frameOutcome:
 				f.Outcome = outcomeOf(fl.num)
+			default:
 			}
 			continue
 		}
@@ -120,7 +122,7 @@ func (f *Frame) Decode(b []byte) error {
 				if !wellFormed(f.Control) || !wellFormed(fl.data) {
 					return malformed("frame: control")
 				}
-				f.Control = append(f.Control[:len(f.Control):len(f.Control)], fl.data...)
+				f.Control = append(slices.Clip(f.Control), fl.data...)
 				continue
 			}
 			f.Control = fl.data
@@ -128,6 +130,7 @@ func (f *Frame) Decode(b []byte) error {
 			if !utf8.Valid(fl.data) {
 				return malformed("frame: type is not UTF-8")
 			}
+		default:
 		}
 	}
 	return nil

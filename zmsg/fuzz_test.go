@@ -16,6 +16,7 @@ import (
 // the differences that doc comments name), read the same fields from them, and write the same bytes again.
 
 func addBad(f *testing.F) {
+	f.Helper()
 	for _, h := range badFields {
 		if b, err := hex.DecodeString(h); err == nil && len(b) < 1000 {
 			f.Add(b)
@@ -35,6 +36,7 @@ func FuzzFrame(f *testing.F) {
 }
 
 func checkFrame(t *testing.T, b []byte) {
+	t.Helper()
 	orig := bytes.Clone(b)
 	var w wirepb.Frame
 	genErr := proto.Unmarshal(b, &w)
@@ -83,6 +85,7 @@ func FuzzEnvelope(f *testing.F) {
 }
 
 func checkEnvelope(t *testing.T, b []byte) {
+	t.Helper()
 	var w wirepb.Envelope
 	genErr := proto.Unmarshal(b, &w)
 	// Rubbish from an earlier use must not show.
@@ -202,6 +205,7 @@ func FuzzBatch(f *testing.F) {
 }
 
 func checkBatch(t *testing.T, b []byte, w *wirepb.Batch, genErr error) (ok bool) {
+	t.Helper()
 	h, rest, err := DecodeBatchHead(b)
 	var n int
 	var e Envelope

@@ -32,9 +32,10 @@ type goldenPacket struct {
 	frames []Frame
 }
 
-func goldenPackets(t testing.TB) []goldenPacket {
+func goldenPackets(tb testing.TB) []goldenPacket {
+	tb.Helper()
 	c := func(w *wirepb.Control) Frame {
-		return Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(t, w)}
+		return Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(tb, w)}
 	}
 	hello := &wirepb.Hello{Token: "ann", Version: 1, Client: "golden/1"}
 	welcome := &wirepb.Welcome{
@@ -134,33 +135,33 @@ func encodeBatch(g goldenBatch) []byte {
 	return b
 }
 
-func compactJSON(t testing.TB, m proto.Message) json.RawMessage {
-	t.Helper()
+func compactJSON(tb testing.TB, m proto.Message) json.RawMessage {
+	tb.Helper()
 	b, err := protojson.Marshal(m)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var buf bytes.Buffer
 	if err := json.Compact(&buf, b); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return buf.Bytes()
 }
 
 // goldens is what the golden file must say: bytes from the codec, JSON from the generated code.
-func goldens(t testing.TB) []golden {
-	t.Helper()
+func goldens(tb testing.TB) []golden {
+	tb.Helper()
 	var all []golden
 	add := func(name string, b []byte, m proto.Message) {
 		if err := proto.Unmarshal(b, m); err != nil {
-			t.Fatalf("%s: generated code refuses %x: %v", name, b, err)
+			tb.Fatalf("%s: generated code refuses %x: %v", name, b, err)
 		}
-		if want := marshal(t, m); !bytes.Equal(b, want) {
-			t.Errorf("%s: codec and generated code differ\n codec %x\n  gen  %x", name, b, want)
+		if want := marshal(tb, m); !bytes.Equal(b, want) {
+			tb.Errorf("%s: codec and generated code differ\n codec %x\n  gen  %x", name, b, want)
 		}
-		all = append(all, golden{name, string(m.ProtoReflect().Descriptor().FullName()), hex.EncodeToString(b), compactJSON(t, m)})
+		all = append(all, golden{name, string(m.ProtoReflect().Descriptor().FullName()), hex.EncodeToString(b), compactJSON(tb, m)})
 	}
-	for _, g := range goldenPackets(t) {
+	for _, g := range goldenPackets(tb) {
 		add(g.name, encodePacket(g.frames), &wirepb.Packet{})
 	}
 	for _, g := range goldenBatches() {

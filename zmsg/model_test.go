@@ -11,8 +11,8 @@ import (
 
 // The model: the same things by generated code. Tests hold the codec equal to it.
 
-func wireFrame(t testing.TB, f *Frame) *wirepb.Frame {
-	t.Helper()
+func wireFrame(tb testing.TB, f *Frame) *wirepb.Frame {
+	tb.Helper()
 	w := &wirepb.Frame{
 		Kind: f.Kind, Id: f.ID, Seq: f.Seq, Code: uint32(f.Code), Text: f.Text, Body: f.Body, TimeoutMs: f.TimeoutMs,
 		Outcome: uint32(f.Outcome),
@@ -20,7 +20,7 @@ func wireFrame(t testing.TB, f *Frame) *wirepb.Frame {
 	if f.Control != nil {
 		w.Control = &wirepb.Control{}
 		if err := proto.Unmarshal(f.Control, w.Control); err != nil {
-			t.Fatalf("control of %+v: %v", f, err)
+			tb.Fatalf("control of %+v: %v", f, err)
 		}
 	}
 	return w
@@ -41,19 +41,19 @@ func wireEnvelope(e *Envelope) *wirepb.Envelope {
 	return w
 }
 
-func marshal(t testing.TB, m proto.Message) []byte {
-	t.Helper()
+func marshal(tb testing.TB, m proto.Message) []byte {
+	tb.Helper()
 	b, err := deterministic.Marshal(m)
 	if err != nil {
-		t.Fatalf("marshal %v: %v", m, err)
+		tb.Fatalf("marshal %v: %v", m, err)
 	}
 	return b
 }
 
 // control encodes a control message as frames carry it.
-func control(t testing.TB, c *wirepb.Control) []byte {
-	t.Helper()
-	return append([]byte{}, marshal(t, c)...)
+func control(tb testing.TB, c *wirepb.Control) []byte {
+	tb.Helper()
+	return append([]byte{}, marshal(tb, c)...)
 }
 
 // normal is w as the codec sees it: fields of text messages and unknown fields gone, enumerations mapped.
@@ -69,7 +69,7 @@ func normalEnvelope(w *wirepb.Envelope) *wirepb.Envelope {
 	w = proto.CloneOf(w)
 	w.ProtoReflect().SetUnknown(nil)
 	w.Outcome, w.PushClass = uint32(outcomeOf(uint64(w.Outcome))), uint32(classOf(uint64(w.PushClass)))
-	if (TraceID)(append(w.Trace, make([]byte, 16)...)[:16]).IsZero() {
+	if TraceID(append(w.Trace, make([]byte, 16)...)[:16]).IsZero() {
 		w.Trace = nil
 	}
 	return w

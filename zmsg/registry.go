@@ -34,19 +34,18 @@ func IDOf(m proto.Message) (id uint32, ok bool) {
 }
 
 func idOf(d protoreflect.MessageDescriptor) uint32 {
-	n, _ := option(d, zgamepb.E_Id.TypeDescriptor().Number())
-	return uint32(n)
+	return uint32(option(d, zgamepb.E_Id.TypeDescriptor().Number()))
 }
 
 // option reads a numeric option of d, or 0. It reads the encoded options, because the extension is a known field in
 // generated types, a dynamic one in compiled descriptors, and unknown bytes in descriptors that were sent around.
-func option(d protoreflect.Descriptor, number protowire.Number) (uint64, bool) {
+func option(d protoreflect.Descriptor, number protowire.Number) uint64 {
 	b, err := proto.Marshal(d.Options())
 	if err != nil {
-		return 0, false
+		return 0
 	}
-	_, n, ok := FieldKey(b, number)
-	return n, ok
+	_, n, _ := FieldKey(b, number)
+	return n
 }
 
 // Registry knows message types by id: those whose option (zgame.id) is set. It does not change after NewRegistry and
@@ -132,13 +131,14 @@ func (r *Registry) add(d protoreflect.MessageDescriptor) error {
 func keyField(d protoreflect.MessageDescriptor) (key protowire.Number, err error) {
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)
-		if marked, _ := option(f, zgamepb.E_Key.TypeDescriptor().Number()); marked == 0 {
+		if option(f, zgamepb.E_Key.TypeDescriptor().Number()) == 0 {
 			continue
 		}
 		switch f.Kind() {
 		case protoreflect.BoolKind, protoreflect.EnumKind, protoreflect.FloatKind, protoreflect.DoubleKind,
 			protoreflect.MessageKind, protoreflect.GroupKind:
 			return 0, fmt.Errorf("zmsg: key field %s is a %s: it must be a string, bytes or an integer", f.FullName(), f.Kind())
+		default:
 		}
 		if f.IsList() {
 			return 0, fmt.Errorf("zmsg: key field %s is repeated: it must be a single value", f.FullName())

@@ -92,8 +92,11 @@ func TestRegistryFaults(t *testing.T) {
 			"a.proto": `package a; message A { option (zgame.id) = 1001; }`,
 			"b.proto": `package b; message B { option (zgame.id) = 1001; }`,
 		}, []string{"1001", "a.A", "b.B"}},
-		{"reserved id", map[string]string{"a.proto": `package zgamex; message A { option (zgame.id) = 999; }`},
-			[]string{"999", "zgamex.A", "reserved"}},
+		{
+			"reserved id",
+			map[string]string{"a.proto": `package zgamex; message A { option (zgame.id) = 999; }`},
+			[]string{"999", "zgamex.A", "reserved"},
+		},
 		{"two key fields", map[string]string{"a.proto": `package a; message A { option (zgame.id) = 1001;
 			string x = 1 [(zgame.key) = true]; string y = 2 [(zgame.key) = true]; }`}, []string{"a.A", "two key fields", "y"}},
 		{"key of a wrong kind", map[string]string{"a.proto": `package a; message A { option (zgame.id) = 1001;

@@ -9,11 +9,11 @@ import (
 	"zgame/zmsg/wirepb"
 )
 
-func wireRegistry(t testing.TB) *Registry {
-	t.Helper()
+func wireRegistry(tb testing.TB) *Registry {
+	tb.Helper()
 	r, err := NewRegistry(wirepb.File_zgame_v1_wire_proto)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return r
 }
@@ -118,18 +118,24 @@ func TestEncodeText(t *testing.T) {
 		name, want string
 		frames     []*Frame
 	}{
-		{"known", `{"frames":[{"kind":"FRAME_KIND_PUSH","id":10,"seq":"3","type":"zgame.v1.SessionClosed","json":{"session":"5","user":"ann"}}]}`,
-			[]*Frame{{Kind: wirepb.FrameKind_FRAME_KIND_PUSH, ID: 10, Seq: 3, Body: body}}},
+		{
+			"known", `{"frames":[{"kind":"FRAME_KIND_PUSH","id":10,"seq":"3","type":"zgame.v1.SessionClosed","json":{"session":"5","user":"ann"}}]}`,
+			[]*Frame{{Kind: wirepb.FrameKind_FRAME_KIND_PUSH, ID: 10, Seq: 3, Body: body}},
+		},
 		{"known, empty", `{"frames":[{"id":10,"type":"zgame.v1.SessionClosed","json":{}}]}`, []*Frame{{ID: 10}}},
 		{"known, but not that", `{"frames":[{"id":10,"body":"/w==","type":"zgame.v1.SessionClosed"}]}`, []*Frame{{ID: 10, Body: []byte{0xff}}}},
-		{"unknown", `{"frames":[{"kind":"FRAME_KIND_PUSH","id":4711,"body":"AQI="}]}`,
-			[]*Frame{{Kind: wirepb.FrameKind_FRAME_KIND_PUSH, ID: 4711, Body: []byte{1, 2}}}},
-		{"two, an error and a control", `{"frames":[{"kind":"FRAME_KIND_RESPONSE","seq":"1","code":2,"text":"a\"\ufffd"},` +
-			`{"kind":"FRAME_KIND_CONTROL","control":{"ping":{}}}]}`,
+		{
+			"unknown", `{"frames":[{"kind":"FRAME_KIND_PUSH","id":4711,"body":"AQI="}]}`,
+			[]*Frame{{Kind: wirepb.FrameKind_FRAME_KIND_PUSH, ID: 4711, Body: []byte{1, 2}}},
+		},
+		{
+			"two, an error and a control", `{"frames":[{"kind":"FRAME_KIND_RESPONSE","seq":"1","code":2,"text":"a\"\ufffd"},` +
+				`{"kind":"FRAME_KIND_CONTROL","control":{"ping":{}}}]}`,
 			[]*Frame{
 				{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, Seq: 1, Code: 2, Text: "a\"\xff"},
 				{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(t, &wirepb.Control{Control: &wirepb.Control_Ping{Ping: &wirepb.Ping{}}})},
-			}},
+			},
+		},
 		{"none", `{"frames":[]}`, nil},
 	} {
 		have, err := EncodeText([]byte(">"), reg, tt.frames...)

@@ -184,6 +184,7 @@ func decodeFixed64s(v []uint64, f *field) ([]uint64, bool) {
 		for b := f.data; len(b) > 0; b = b[8:] {
 			v = append(v, binary.LittleEndian.Uint64(b))
 		}
+	default:
 	}
 	return v, true
 }
