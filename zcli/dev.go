@@ -86,7 +86,7 @@ func devSettings(f devFlags, servers *Servers) ([]znode.Settings, error) {
 	var origins []string
 	for k := range f.nodes {
 		s := znode.DefaultSettings()
-		s.Node.ID = "n" + strconv.Itoa(k+1)
+		s.Node.ID, s.Log.Level = "n"+strconv.Itoa(k+1), f.level
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = servers.NATSURL(), []string{servers.EtcdEndpoint()}, "kv"
 		s.Gate.Text = true
 		s.Drain.Timeout, s.Drain.Delay = 5*time.Second, time.Second
@@ -225,7 +225,7 @@ func StartServers(dir string, fresh bool, natsPort, etcdPort int) (*Servers, err
 func (s *Servers) NATSURL() string { return s.nats.URL() }
 
 // EtcdEndpoint says where etcd listens.
-func (s *Servers) EtcdEndpoint() string { return s.etcd.Endpoint() }
+func (s *Servers) EtcdEndpoint() string { return "http://" + s.etcd.Endpoint() }
 
 // Stop stops both.
 func (s *Servers) Stop() {

@@ -56,14 +56,17 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 	if b.Discovery == nil {
 		open(1, "etcd", strings.Join(s.Etcd.Endpoints, ", "), dev, func() error {
 			disc, err := etcddisc.New(etcddisc.Config{
-				Endpoints: s.Etcd.Endpoints, User: s.Etcd.User, Password: s.Etcd.Password, Prefix: "/" + s.Node.Cluster,
+				Endpoints: s.Etcd.Endpoints, Username: s.Etcd.User, Password: s.Etcd.Password, Prefix: "/" + s.Node.Cluster,
 				TTL: s.Etcd.Lease, Logger: log, Metrics: zmetrics.NewDiscovery(reg),
 			})
 			if err != nil {
 				return err
 			}
 			opened.Discovery = disc
-			return disc.Ready(ctx)
+			probe, cancel := context.WithCancel(ctx)
+			defer cancel()
+			_, err = disc.Watch(probe) // reads the list once, or says why not
+			return err
 		})
 	}
 	if b.Store == nil {

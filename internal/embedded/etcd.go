@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
@@ -69,3 +71,15 @@ func (e *Etcd) Endpoint() string { return e.endpoint }
 
 // Stop ends the server and waits for its end. It may be called more than once.
 func (e *Etcd) Stop() { e.stop.Do(e.srv.Close) }
+
+// DeletePrefix deletes every key under prefix: what processes that are known to be dead have left behind.
+func (e *Etcd) DeletePrefix(prefix string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	defer cancel()
+	end := []byte(prefix)
+	end[len(end)-1]++ // the first key behind all that begin with prefix
+	if _, err := e.srv.Server.DeleteRange(ctx, &etcdserverpb.DeleteRangeRequest{Key: []byte(prefix), RangeEnd: end}); err != nil {
+		return fmt.Errorf("embedded: etcd: delete keys under %s: %w", prefix, err)
+	}
+	return nil
+}

@@ -16,7 +16,10 @@ import (
 type Config struct {
 	// URL of the server, or several with commas between. Defaults to nats://127.0.0.1:4222. Not used with Conn.
 	URL string
-	// Options of the connection beyond what New sets: credentials, TLS. Not used with Conn.
+	// User and Password, where the server asks for them; Creds is the path of a credentials file (JWT and NKEY seed). Not
+	// used with Conn.
+	User, Password, Creds string
+	// Options of the connection beyond what New sets: TLS, say. Not used with Conn.
 	Options []nats.Option
 	// Conn is a connection to use, which Close leaves open. Best made with nats.ReconnectBufSize(-1): a buffered write
 	// that is sent after its caller has given up is safe but useless.

@@ -82,12 +82,9 @@ func New(cfg Config) (*Store, error) {
 		done:   make(chan struct{}),
 	}
 	if s.nc == nil {
-		nc, err := nats.Connect(cfg.URL, append([]nats.Option{
-			nats.Name("zgame store"), nats.Timeout(cfg.Timeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
-			nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
-		}, cfg.Options...)...)
-		if err != nil {
-			return nil, fmt.Errorf("%w: NATS at %s: %w", zstore.ErrUnavailable, cfg.URL, err)
+		nc, err := nats.Connect(cfg.URL, options(cfg)...)
+		if err != nil { // the URL is not said: it may hold a password
+			return nil, fmt.Errorf("%w: NATS: %w", zstore.ErrUnavailable, err)
 		}
 		s.nc, s.owned = nc, true
 	}
@@ -101,6 +98,21 @@ func New(cfg Config) (*Store, error) {
 	s.status = s.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	go s.watch() // ends with Close, which waits for it
 	return s, nil
+}
+
+// options of the driver's own connection.
+func options(cfg Config) []nats.Option {
+	o := []nats.Option{
+		nats.Name("zgame store"), nats.Timeout(cfg.Timeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
+	}
+	if cfg.User != "" {
+		o = append(o, nats.UserInfo(cfg.User, cfg.Password))
+	}
+	if cfg.Creds != "" {
+		o = append(o, nats.UserCredentials(cfg.Creds))
+	}
+	return append(o, cfg.Options...)
 }
 
 // open finds or makes the stream.

@@ -1,0 +1,339 @@
+package chat_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"zgame/examples/chat"
+	"zgame/examples/chat/chatpb"
+	"zgame/zclient"
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+	"zgame/ztest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func call[R any, P interface {
+	*R
+	proto.Message
+}](t *testing.T, c *zclient.Client, req proto.Message) P {
+	t.Helper()
+	r, err := zclient.Call[R, P](t.Context(), c, req)
+	if err != nil {
+		t.Fatalf("%T: %v", req, err)
+	}
+	return r
+}
+
+func join(t *testing.T, c *zclient.Client, room string) *chatpb.Joined {
+	t.Helper()
+	return call[chatpb.Joined](t, c, &chatpb.Join{Room: room})
+}
+
+// A room that each node would serve: rendezvous spreads rooms, so among a few dozen names both are found.
+func roomOn(t *testing.T, c *zclient.Client, node string) string {
+	t.Helper()
+	for i := range 200 {
+		name := "room-" + strconv.Itoa(i)
+		if j := join(t, c, name); j.GetNode() == node {
+			return name
+		}
+		call[chatpb.Left](t, c, &chatpb.Leave{Room: name})
+	}
+	t.Fatalf("no room lives on %s", node)
+	return ""
+}
+
+// listen feeds what everybody says into an oracle: the text is "sender number".
+func listen(t *testing.T, c *zclient.Client) *ztest.Oracle {
+	t.Helper()
+	o := &ztest.Oracle{}
+	zclient.On(c, func(l *chatpb.Line) { note(t, o, l) })
+	return o
+}
+
+func note(t *testing.T, o *ztest.Oracle, l *chatpb.Line) {
+	from, number, ok := strings.Cut(l.GetText(), " ")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil || from != l.GetFrom() {
+		t.Errorf("line %q of %s is not what was said", l.GetText(), l.GetFrom())
+		return
+	}
+	o.Got(from, n)
+}
+
+// The first proof: two nodes on real servers, one zclient at each gate and a third client on another websocket
+// library; 1,000 numbered lines from each arrive at all, once, in each sender's order.
+func TestTwoNodesManyLines(t *testing.T) {
+	const lines = 1000
+	c := ztest.Cluster(t, 2, chat.App(), ztest.RealServers())
+	ann, bob := c.Client("ann", 0), c.Client("bob", 1)
+	atAnn, atBob := listen(t, ann), listen(t, bob)
+	room := roomOn(t, ann, "n2")
+	join(t, bob, room)
+	cyd := dialForeign(t, c.Node(0).GateURL(), "cyd")
+	cyd.join(room)
+
+	var wg sync.WaitGroup
+	for name, cl := range map[string]*zclient.Client{"ann": ann, "bob": bob} {
+		wg.Go(func() {
+			for n := 1; n <= lines; n++ {
+				if _, err := zclient.Call[chatpb.Said](t.Context(), cl, &chatpb.Say{Room: room, Text: fmt.Sprint(name, " ", n)}); err != nil {
+					t.Errorf("%s says %d: %v", name, n, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() { cyd.say(room, lines) })
+	wg.Wait()
+	for at, o := range map[string]*ztest.Oracle{"ann": atAnn, "bob": atBob, "cyd": &cyd.oracle} {
+		ztest.Eventually(t, "all lines are at "+at, func() bool {
+			return o.Count("ann") >= lines && o.Count("bob") >= lines && o.Count("cyd") >= lines
+		})
+		if err := o.Check(lines, "ann", "bob", "cyd"); err != nil {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+}
+
+func TestRoomLife(t *testing.T) {
+	c := ztest.Cluster(t, 2, chat.App())
+	ann, bob := c.Client("ann", 0), c.Client("bob", 1)
+	for _, node := range []string{"n1", "n2"} {
+		t.Run(node, func(t *testing.T) {
+			room := roomOn(t, ann, node)
+			presence := make(chan *chatpb.Presence, 10)
+			cancel := zclient.On(ann, func(p *chatpb.Presence) { presence <- p })
+			defer cancel()
+
+			for i := range 60 {
+				if said := call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: fmt.Sprint("ann ", i+1)}); said.GetSeq() != uint64(i+1) {
+					t.Fatalf("line %d got seq %d", i+1, said.GetSeq())
+				}
+			}
+			j := join(t, bob, room)
+			if n := len(j.GetHistory()); n != 50 || j.GetHistory()[49].GetSeq() != 60 {
+				t.Errorf("history has %d lines, want the last 50 up to 60", n)
+			}
+			if want := []string{"ann", "bob"}; !slices.Equal(j.GetMembers(), want) {
+				t.Errorf("members %v, want %v", j.GetMembers(), want)
+			}
+			waitPresence(t, presence, "bob", true)
+			if again := join(t, bob, room); len(again.GetMembers()) != 2 {
+				t.Errorf("joining twice gave members %v", again.GetMembers())
+			}
+			call[chatpb.Left](t, bob, &chatpb.Leave{Room: room})
+			waitPresence(t, presence, "bob", false)
+			for _, bad := range []struct {
+				req  proto.Message
+				code chatpb.Code
+			}{
+				{&chatpb.Say{Room: room, Text: "not here"}, chatpb.Code_CODE_NOT_MEMBER},
+				{&chatpb.Join{Room: "no spaces"}, chatpb.Code_CODE_BAD_ROOM},
+				{&chatpb.Join{}, chatpb.Code_CODE_BAD_ROOM},
+			} {
+				if err := bob.Request(t.Context(), bad.req, nil); zmsg.CodeOf(err) != zmsg.Code(bad.code) {
+					t.Errorf("%v: %v, want code %v", bad.req, err, bad.code)
+				}
+			}
+			for _, text := range []string{"", "  ", strings.Repeat("x", 501)} {
+				if err := ann.Request(t.Context(), &chatpb.Say{Room: room, Text: text}, nil); zmsg.CodeOf(err) != zmsg.Code(chatpb.Code_CODE_BAD_TEXT) {
+					t.Errorf("text of %d: %v, want bad text", len(text), err)
+				}
+			}
+		})
+	}
+}
+
+// A client that goes without a word is out of its rooms, and the others hear of it; so it is when its gate's node goes.
+func TestLostClientsLeave(t *testing.T) {
+	c := ztest.Cluster(t, 2, chat.App())
+	ann, bob, cyd := c.Client("ann", 0), c.Client("bob", 1), c.Client("cyd", 1)
+	room := roomOn(t, ann, "n1")
+	join(t, bob, room)
+	join(t, cyd, room)
+	presence := make(chan *chatpb.Presence, 10)
+	zclient.On(ann, func(p *chatpb.Presence) { presence <- p })
+	if err := bob.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waitPresence(t, presence, "bob", false)
+	c.Stop(1)
+	waitPresence(t, presence, "cyd", false)
+	if m := call[chatpb.Members](t, ann, &chatpb.Who{Room: room}); !slices.Equal(m.GetMembers(), []string{"ann"}) {
+		t.Errorf("members %v, want ann alone", m.GetMembers())
+	}
+}
+
+// The shard that takes a room over goes on where the other stopped: history, numbers and members.
+func TestRoomMovesWithItsNode(t *testing.T) {
+	c := ztest.Cluster(t, 2, chat.App(), ztest.RealServers())
+	ann := c.Client("ann", 0)
+	lines := make(chan *chatpb.Line, 100)
+	zclient.On(ann, func(l *chatpb.Line) { lines <- l })
+	room := roomOn(t, ann, "n2")
+	for i := range 5 {
+		call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: fmt.Sprint("line ", i+1)})
+	}
+	c.Stop(1)
+	c.Settle()
+	said := call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: "line 6"})
+	if said.GetSeq() != 6 {
+		t.Errorf("after the move the line got seq %d, want 6", said.GetSeq())
+	}
+	for i := range 6 {
+		if l := wait(t, lines); l.GetSeq() != uint64(i+1) {
+			t.Errorf("line %d came with seq %d", i+1, l.GetSeq())
+		}
+	}
+	bob := c.Client("bob", 0)
+	j := join(t, bob, room)
+	if len(j.GetHistory()) != 6 || j.GetNode() != "n1" || !slices.Equal(j.GetMembers(), []string{"ann", "bob"}) {
+		t.Errorf("joined %d lines on %s with %v, want 6 on n1 with ann and bob", len(j.GetHistory()), j.GetNode(), j.GetMembers())
+	}
+	k := c.Add()
+	c.Settle()
+	said = call[chatpb.Said](t, bob, &chatpb.Say{Room: room, Text: "line 7"})
+	if said.GetSeq() != 7 {
+		t.Errorf("with node %d added the line got seq %d, want 7", k, said.GetSeq())
+	}
+}
+
+func wait[T any](t *testing.T, ch <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing came")
+		panic("not reached")
+	}
+}
+
+// waitPresence waits until the room says that user came or went; a room tells everybody, the newcomer too.
+func waitPresence(t *testing.T, ch <-chan *chatpb.Presence, user string, here bool) {
+	t.Helper()
+	for {
+		if p := wait(t, ch); p.GetUser() == user && p.GetHere() == here {
+			return
+		}
+	}
+}
+
+// foreign is a client that shares nothing with zclient: another websocket library, and frames by the generated code.
+type foreign struct {
+	t      *testing.T
+	ws     *websocket.Conn
+	oracle ztest.Oracle
+	joined chan struct{}
+	said   chan uint64
+}
+
+func dialForeign(t *testing.T, gate, user string) *foreign {
+	t.Helper()
+	if _, err := url.Parse(gate); err != nil {
+		t.Fatal(err)
+	}
+	ws, _, err := websocket.Dial(t.Context(), gate, &websocket.DialOptions{Subprotocols: []string{zmsg.SubprotocolPB}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &foreign{t: t, ws: ws, joined: make(chan struct{}, 1), said: make(chan uint64, 2000)}
+	f.send(&wirepb.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: &wirepb.Control{
+		Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: user}},
+	}})
+	done := make(chan struct{})
+	go func() { // ends when the test closes the connection
+		defer close(done)
+		f.read()
+	}()
+	t.Cleanup(func() { ws.CloseNow(); <-done })
+	return f
+}
+
+func (f *foreign) send(frames ...*wirepb.Frame) {
+	b, err := proto.Marshal(&wirepb.Packet{Frames: frames})
+	if err == nil {
+		err = f.ws.Write(context.Background(), websocket.MessageBinary, b)
+	}
+	if err != nil {
+		f.t.Error(err)
+	}
+}
+
+func (f *foreign) request(seq uint64, m proto.Message) {
+	body, _ := proto.Marshal(m)
+	id, _ := zmsg.IDOf(m)
+	f.send(&wirepb.Frame{Kind: wirepb.FrameKind_FRAME_KIND_REQUEST, Id: id, Seq: seq, Body: body})
+}
+
+func (f *foreign) read() {
+	lineID, _ := zmsg.IDOf(&chatpb.Line{})
+	for {
+		_, b, err := f.ws.Read(context.Background())
+		if err != nil {
+			return
+		}
+		var p wirepb.Packet
+		if err := proto.Unmarshal(b, &p); err != nil {
+			f.t.Error(err)
+			return
+		}
+		for _, fr := range p.GetFrames() {
+			switch fr.GetKind() {
+			case wirepb.FrameKind_FRAME_KIND_RESPONSE:
+				switch {
+				case fr.GetCode() != 0:
+					f.t.Errorf("request %d: code %d %s", fr.GetSeq(), fr.GetCode(), fr.GetText())
+				case fr.GetSeq() == 1:
+					f.joined <- struct{}{}
+				default:
+					f.said <- fr.GetSeq()
+				}
+			case wirepb.FrameKind_FRAME_KIND_PUSH:
+				if fr.GetId() == lineID {
+					l := &chatpb.Line{}
+					if err := proto.Unmarshal(fr.GetBody(), l); err != nil {
+						f.t.Error(err)
+					}
+					note(f.t, &f.oracle, l)
+				}
+			default: // control: Welcome and what comes with time
+			}
+		}
+	}
+}
+
+func (f *foreign) join(room string) {
+	f.t.Helper()
+	f.request(1, &chatpb.Join{Room: room})
+	wait(f.t, f.joined)
+}
+
+// say says lines, 16 requests in flight.
+func (f *foreign) say(room string, lines int) {
+	inFlight := 0
+	for n := 1; n <= lines; n++ {
+		f.request(uint64(n+1), &chatpb.Say{Room: room, Text: fmt.Sprint("cyd ", n)})
+		if inFlight++; inFlight == 16 {
+			<-f.said
+			inFlight--
+		}
+	}
+	for ; inFlight > 0; inFlight-- {
+		<-f.said
+	}
+}

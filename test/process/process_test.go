@@ -1,0 +1,441 @@
+// Package process runs the built binary as real processes: the embedded servers in one, nodes in others, clients here;
+// and kills them for real.
+package process
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"zgame/examples/chat/chatpb"
+	"zgame/zclient"
+	"zgame/ztest"
+)
+
+const patience = time.Minute
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "zgame-process")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "gameserver")
+	build := exec.Command("go", "build", "-o", binary, "zgame/cmd/gameserver")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		panic(fmt.Sprint("the binary does not build: ", err))
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+// program is a running process of the binary.
+type program struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	name string
+
+	mu   sync.Mutex
+	text strings.Builder // what it printed; guarded by mu
+
+	done chan struct{} // closed when it has ended
+	code int           // its exit code, after done
+}
+
+// start runs the binary with args and environment. It is killed with the test.
+func start(t *testing.T, name string, env []string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, name: name, done: make(chan struct{})}
+	p.cmd = exec.Command(binary, args...)
+	p.cmd.Dir = t.TempDir()
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.cmd.Dir}, env...)
+	out, in := io.Pipe()
+	p.cmd.Stdout, p.cmd.Stderr = in, in
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { // ends when the process has and in is closed
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			p.mu.Lock()
+			p.text.WriteString(lines.Text() + "\n")
+			p.mu.Unlock()
+		}
+	})
+	go func() { // ends with the process, which the test's cleanup kills
+		err := p.cmd.Wait()
+		in.Close()
+		reading.Wait()
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			p.code = exit.ExitCode()
+		}
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.done
+		if t.Failed() {
+			t.Logf("%s printed:\n%s", name, p.printed())
+		}
+	})
+	return p
+}
+
+func (p *program) printed() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// find waits until the program prints what matches, and returns the first group.
+func (p *program) find(pattern string) string {
+	p.t.Helper()
+	re := regexp.MustCompile(pattern)
+	var found string
+	ztest.Eventually(p.t, p.name+" prints "+pattern, func() bool {
+		m := re.FindStringSubmatch(p.printed())
+		if m == nil {
+			select {
+			case <-p.done:
+				p.t.Fatalf("%s has ended with code %d; it printed:\n%s", p.name, p.code, p.printed())
+			default:
+			}
+			return false
+		}
+		found = m[len(m)-1]
+		return true
+	})
+	return found
+}
+
+func (p *program) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exit waits for the end and returns the code.
+func (p *program) exit() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		return p.code
+	case <-time.After(patience):
+		p.t.Fatalf("%s did not end", p.name)
+		return 0
+	}
+}
+
+// freePort returns a port that is free now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return port
+}
+
+// cluster is the embedded servers in one process and nodes in others.
+type cluster struct {
+	t     *testing.T
+	env   []string
+	nodes map[string]*node
+}
+
+type node struct {
+	*program
+	gate, admin string
+}
+
+func newCluster(t *testing.T, ids ...string) *cluster {
+	t.Helper()
+	services := start(t, "services", nil, "services", "--nats-port", "0", "--etcd-port", "0")
+	nats, etcd := services.find(`url: (\S+)`), services.find(`endpoints: \[(\S+)\]`)
+	c := &cluster{t: t, nodes: map[string]*node{}, env: []string{
+		"ZGAME_NATS_URL=" + nats, "ZGAME_ETCD_ENDPOINTS=" + etcd, "ZGAME_STORE_DRIVER=kv", "ZGAME_ETCD_LEASE=3s",
+		"ZGAME_LOG_FORMAT=json", "ZGAME_DRAIN_DELAY=50ms",
+	}}
+	for _, id := range ids {
+		c.start(id)
+	}
+	return c
+}
+
+func (c *cluster) start(id string) *node {
+	c.t.Helper()
+	gate, admin := freePort(c.t), freePort(c.t)
+	env := append([]string{
+		"ZGAME_NODE_ID=" + id, "ZGAME_GATE_ADDRESS=127.0.0.1:" + gate, "ZGAME_ADMIN_ADDRESS=127.0.0.1:" + admin,
+	}, c.env...)
+	n := &node{program: start(c.t, id, env, "run"), gate: "ws://127.0.0.1:" + gate + "/ws", admin: "http://127.0.0.1:" + admin}
+	n.find(`node is ready`)
+	c.nodes[id] = n
+	return n
+}
+
+func (c *cluster) client(id, user string) *zclient.Client {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cl, err := zclient.Dial(ctx, zclient.Config{URL: c.nodes[id].gate, Token: user, RequestTimeout: patience, MinBackoff: 20 * time.Millisecond})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		_ = cl.Close() // the reason it was closed for before, if any
+		<-cl.Done()
+	})
+	return cl
+}
+
+func request(t *testing.T, c *zclient.Client, req, resp proto.Message) {
+	t.Helper()
+	if err := c.Request(t.Context(), req, resp); err != nil {
+		t.Fatalf("%T: %v", req, err)
+	}
+}
+
+// roomOn joins a room that lives on the node.
+func roomOn(t *testing.T, c *zclient.Client, id string) string {
+	t.Helper()
+	for i := range 200 {
+		name, j := "room-"+strconv.Itoa(i), &chatpb.Joined{}
+		if request(t, c, &chatpb.Join{Room: name}, j); j.GetNode() == id {
+			return name
+		}
+		request(t, c, &chatpb.Leave{Room: name}, nil)
+	}
+	t.Fatalf("no room lives on %s", id)
+	return ""
+}
+
+func TestTwoProcessesManyLines(t *testing.T) {
+	const lines = 1000
+	c := newCluster(t, "a", "b")
+	clients := map[string]*zclient.Client{"ann": c.client("a", "ann"), "bob": c.client("b", "bob")}
+	oracles := map[string]*ztest.Oracle{}
+	ztest.Eventually(t, "a knows b", func() bool {
+		return strings.Contains(get(t, c.nodes["a"].admin+"/readyz"), "ready") && knows(t, clients["ann"], "b")
+	})
+	room := roomOn(t, clients["ann"], "b")
+	for name, cl := range clients {
+		o := &ztest.Oracle{}
+		oracles[name] = o
+		zclient.On(cl, func(l *chatpb.Line) {
+			_, number, _ := strings.Cut(l.GetText(), " ")
+			n, _ := strconv.ParseUint(number, 10, 64)
+			o.Got(l.GetFrom(), n)
+		})
+	}
+	request(t, clients["bob"], &chatpb.Join{Room: room}, nil)
+	var wg sync.WaitGroup
+	for name, cl := range clients {
+		wg.Go(func() {
+			for n := 1; n <= lines; n++ {
+				if err := cl.Request(t.Context(), &chatpb.Say{Room: room, Text: fmt.Sprint(name, " ", n)}, nil); err != nil {
+					t.Errorf("%s says %d: %v", name, n, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for name, o := range oracles {
+		ztest.Eventually(t, "all lines at "+name, func() bool { return o.Count("ann") >= lines && o.Count("bob") >= lines })
+		if err := o.Check(lines, "ann", "bob"); err != nil {
+			t.Errorf("at %s: %v", name, err)
+		}
+	}
+}
+
+// knows reports whether some room is served by the node, as seen by the client's gate.
+func knows(t *testing.T, c *zclient.Client, id string) bool {
+	t.Helper()
+	for i := range 64 {
+		name, j := "probe-"+strconv.Itoa(i), &chatpb.Joined{}
+		request(t, c, &chatpb.Join{Room: name}, j)
+		request(t, c, &chatpb.Leave{Room: name}, nil)
+		if j.GetNode() == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Kill -9 of one node: the other drops its routes within the lease time, its clients go on, and those of the dead one are out of
+// the rooms.
+func TestKillOneNode(t *testing.T) {
+	c := newCluster(t, "a", "b")
+	ann, bob := c.client("a", "ann"), c.client("b", "bob")
+	presence := make(chan *chatpb.Presence, 100)
+	ztest.Eventually(t, "a knows b", func() bool { return knows(t, ann, "b") })
+	room := roomOn(t, ann, "b") // its actor dies with b
+	near := roomOn(t, ann, "a")
+	zclient.On(ann, func(p *chatpb.Presence) { presence <- p })
+	request(t, bob, &chatpb.Join{Room: room}, nil)
+	request(t, bob, &chatpb.Join{Room: near}, nil)
+	request(t, ann, &chatpb.Say{Room: room, Text: "before"}, nil)
+
+	c.nodes["b"].signal(syscall.SIGKILL)
+	c.nodes["b"].exit()
+	// The client of the other node goes on at once where the dead node is not needed, and within the lease time everywhere.
+	request(t, ann, &chatpb.Say{Room: near, Text: "still here"}, nil)
+	said := &chatpb.Said{}
+	ztest.Eventually(t, "the dead node's room is served again", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return ann.Request(ctx, &chatpb.Say{Room: room, Text: "after"}, said) == nil
+	})
+	if said.GetSeq() < 2 {
+		t.Errorf("the line after the kill has seq %d: the history is lost", said.GetSeq())
+	}
+	joined := &chatpb.Joined{}
+	request(t, ann, &chatpb.Join{Room: room}, joined)
+	if h := joined.GetHistory(); len(h) < 2 || h[0].GetText() != "before" || joined.GetNode() != "a" {
+		t.Errorf("history %v on %s, want what was said before and after, on a", h, joined.GetNode())
+	}
+	ztest.Eventually(t, "bob is out of both rooms", func() bool {
+		for _, r := range []string{room, near} {
+			m := &chatpb.Members{}
+			request(t, ann, &chatpb.Who{Room: r}, m)
+			if len(m.GetMembers()) != 1 {
+				return false
+			}
+		}
+		return true
+	})
+	// The same id starts again and takes part.
+	c.start("b")
+	ztest.Eventually(t, "a knows the new b", func() bool { return knows(t, ann, "b") })
+}
+
+func TestSignals(t *testing.T) {
+	c := newCluster(t, "a")
+	ann := c.client("a", "ann")
+	reasons := make(chan zclient.State, 100)
+	ann.OnState(func(s zclient.State) { reasons <- s })
+	request(t, ann, &chatpb.Join{Room: "go"}, nil)
+	c.nodes["a"].signal(syscall.SIGTERM)
+	if code := c.nodes["a"].exit(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM, want 0", code)
+	}
+	var seen []string
+	for deadline := time.After(patience); ; {
+		select {
+		case s := <-reasons:
+			seen = append(seen, fmt.Sprint(s.Phase, " ", s.Reason))
+			if s.Reason != nil && s.Reason.Code == 3001 {
+				goto told
+			}
+			continue
+		case <-deadline:
+		}
+		t.Fatalf("the client was not told of the shutdown (3001): %q", seen)
+	}
+told:
+	if out := c.nodes["a"].printed(); strings.Contains(out, `"level":"error"`) {
+		t.Errorf("a clean stop logged errors:\n%s", out)
+	}
+}
+
+func TestDevProcess(t *testing.T) {
+	p := start(t, "dev", nil, "dev", "--gate", "127.0.0.1:0", "--page", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--nodes", "3")
+	page := p.find(`page\s+(http://\S+)`)
+	if html := get(t, page+"/"); !strings.Contains(html, "<html") {
+		t.Errorf("the page is %q", html)
+	}
+	if config := get(t, page+"/config.json"); !strings.Contains(config, `"gate":"ws://localhost:`) {
+		t.Errorf("config.json is %q", config)
+	}
+	admin := p.find(`admin\s+(http://[^/]+)`)
+	if m := get(t, admin+"/metrics"); !strings.Contains(m, "zgame_gate_sessions") {
+		t.Error("no gate metrics")
+	}
+	if r := get(t, admin+"/readyz"); r != "ready\n" {
+		t.Errorf("readyz says %q", r)
+	}
+	// A second process in the same directory is refused with the holder's pid.
+	second := exec.Command(binary, "dev", "--gate", "127.0.0.1:0", "--page", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	second.Dir = p.cmd.Dir
+	out, err := second.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "pid "+strconv.Itoa(p.cmd.Process.Pid)) {
+		t.Errorf("second process in one directory: %v\n%s", err, out)
+	}
+	p.signal(os.Interrupt)
+	if code := p.exit(); code != 0 {
+		t.Errorf("exit code %d after Ctrl-C, want 0", code)
+	}
+}
+
+// A server that is not there fails the start, by name and address, with the gate closed and a code that is not 0.
+func TestMissingServers(t *testing.T) {
+	gate, nats, etcd, mongo := freePort(t), freePort(t), freePort(t), freePort(t)
+	begin := time.Now()
+	p := start(t, "run", []string{
+		"ZGAME_GATE_ADDRESS=127.0.0.1:" + gate, "ZGAME_NATS_URL=nats://127.0.0.1:" + nats, "ZGAME_START_TIMEOUT=2s",
+		"ZGAME_ETCD_ENDPOINTS=http://127.0.0.1:" + etcd, "ZGAME_STORE_MONGO_URI=mongodb://user:hush@127.0.0.1:" + mongo,
+	}, "run")
+	if code := p.exit(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	out := p.printed()
+	for _, want := range []string{"127.0.0.1:" + nats, "127.0.0.1:" + etcd, "127.0.0.1:" + mongo, "dev"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the error does not say %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "hush") {
+		t.Error("the error tells a password")
+	}
+	if conn, err := net.Dial("tcp", "127.0.0.1:"+gate); err == nil {
+		conn.Close()
+		t.Error("the gate is open")
+	}
+	t.Logf("ended after %v (start.timeout 2s)", time.Since(begin).Round(time.Millisecond))
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

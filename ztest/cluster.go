@@ -1,0 +1,194 @@
+package ztest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"zgame/internal/embedded"
+	"zgame/zbus/membus"
+	"zgame/zclient"
+	"zgame/zdiscovery/memdisc"
+	"zgame/znode"
+	"zgame/zstore/memstore"
+)
+
+// patience bounds every wait of this package: far above what a busy machine needs.
+const patience = 30 * time.Second
+
+// Option changes how Cluster builds.
+type Option func(*options)
+
+type options struct {
+	real     bool
+	settings func(k int, s *znode.Settings)
+	logger   *slog.Logger
+}
+
+// RealServers runs the nodes on embedded NATS (JetStream as the store) and etcd, with the production drivers.
+func RealServers() Option { return func(o *options) { o.real = true } }
+
+// Settings lets f change the settings of each node, k from 0.
+func Settings(f func(k int, s *znode.Settings)) Option { return func(o *options) { o.settings = f } }
+
+// Logger takes what the nodes log; without it nothing is logged.
+func Logger(l *slog.Logger) Option { return func(o *options) { o.logger = l } }
+
+// Nodes is a running cluster. Its methods are called from the test's goroutine.
+type Nodes struct {
+	t     testing.TB
+	opts  options
+	app   znode.App
+	nodes []*znode.Node
+
+	// In memory.
+	bus   *membus.Hub
+	disc  *memdisc.Hub
+	store *memstore.Store
+	// Real.
+	nats *embedded.NATS
+	etcd *embedded.Etcd
+}
+
+// Cluster starts n nodes, n1 to n<n>, each with the app, and waits until each knows all. They stop with the test.
+func Cluster(t testing.TB, n int, app znode.App, opts ...Option) *Nodes {
+	t.Helper()
+	c := &Nodes{t: t, app: app}
+	for _, o := range opts {
+		o(&c.opts)
+	}
+	if c.opts.real {
+		c.startServers()
+	} else {
+		c.bus, c.disc, c.store = membus.New(), memdisc.New(), memstore.New()
+	}
+	for range n {
+		c.Add()
+	}
+	return c
+}
+
+func (c *Nodes) startServers() {
+	c.t.Helper()
+	var err error
+	if c.nats, err = embedded.StartNATS(c.t.TempDir(), 0); err != nil {
+		c.t.Fatalf("ztest: embedded NATS: %v", err)
+	}
+	c.t.Cleanup(c.nats.Stop)
+	if c.etcd, err = embedded.StartEtcd(c.t.TempDir(), 0); err != nil {
+		c.t.Fatalf("ztest: embedded etcd: %v", err)
+	}
+	c.t.Cleanup(c.etcd.Stop)
+}
+
+// Add starts one more node and waits until all running nodes know it. It returns its index.
+func (c *Nodes) Add() int {
+	c.t.Helper()
+	k := len(c.nodes)
+	s := znode.DefaultSettings()
+	s.Node.ID = fmt.Sprintf("n%d", k+1)
+	s.Gate.Address, s.Page.Address, s.Admin.Address = "127.0.0.1:0", "", "127.0.0.1:0"
+	s.Gate.Text = true
+	s.Etcd.Lease = 2 * time.Second
+	s.Drain.Timeout, s.Drain.Delay = 5*time.Second, 10*time.Millisecond
+	cfg := znode.Config{App: c.app, Logger: c.opts.logger}
+	if c.opts.real {
+		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = c.nats.URL(), []string{"http://" + c.etcd.Endpoint()}, "kv"
+	} else {
+		cfg.Backends = znode.Backends{Bus: c.bus.Bus(), Discovery: c.disc.Discovery(), Store: c.store.Share()}
+	}
+	if c.opts.settings != nil {
+		c.opts.settings(k, &s)
+	}
+	cfg.Settings = s
+	n, err := znode.New(cfg)
+	if err != nil {
+		c.t.Fatalf("ztest: node %s: %v", s.Node.ID, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := n.Start(ctx); err != nil {
+		c.t.Fatalf("ztest: node %s: %v", s.Node.ID, err)
+	}
+	c.nodes = append(c.nodes, n)
+	c.t.Cleanup(func() { c.Stop(k) })
+	c.Settle()
+	return k
+}
+
+// Node returns node k, from 0.
+func (c *Nodes) Node(k int) *znode.Node { return c.nodes[k] }
+
+// Stop drains and stops node k; the test fails when something had to be cut. Stopping twice is stopping once.
+func (c *Nodes) Stop(k int) {
+	c.t.Helper()
+	n := c.nodes[k]
+	if n == nil {
+		return
+	}
+	c.nodes[k] = nil
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := n.Stop(ctx); err != nil {
+		c.t.Errorf("ztest: stop of node %s: %v", n.Self().ID, err)
+	}
+}
+
+// Settle waits until every running node has every running node, ready, in its list.
+func (c *Nodes) Settle() {
+	c.t.Helper()
+	Eventually(c.t, "every node knows every other", func() bool {
+		running := 0
+		for _, n := range c.nodes {
+			if n != nil {
+				running++
+			}
+		}
+		for _, n := range c.nodes {
+			if n == nil {
+				continue
+			}
+			ready := 0
+			for _, other := range n.Nodes() {
+				if other.State == "ready" {
+					ready++
+				}
+			}
+			if ready != running {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Client connects a client of that name to node k's gate. It closes with the test.
+func (c *Nodes) Client(name string, k int) *zclient.Client {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cl, err := zclient.Dial(ctx, zclient.Config{URL: c.nodes[k].GateURL(), Token: name, RequestTimeout: patience})
+	if err != nil {
+		c.t.Fatalf("ztest: client %s: %v", name, err)
+	}
+	c.t.Cleanup(func() {
+		_ = cl.Close() // says why it was closed before, if it was
+		<-cl.Done()
+	})
+	return cl
+}
+
+// Eventually waits until ok is true, at most half a minute, and fails the test with what otherwise. It is for states that
+// nothing signals; ok is asked again and again.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("ztest: not within %v: %s", patience, what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

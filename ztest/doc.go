@@ -1,0 +1,11 @@
+// Package ztest runs many nodes in one test, with clients that talk to them.
+//
+//	func TestChat(t *testing.T) {
+//		c := ztest.Cluster(t, 2, chat.App())
+//		ann, bob := c.Client("ann", 0), c.Client("bob", 1)
+//		…
+//	}
+//
+// Nodes are the real ones (znode) with real websockets on loopback. Bus, discovery and store are the drivers in memory, or,
+// with RealServers, the production drivers on NATS and etcd inside the process. Everything stops with the test.
+package ztest
