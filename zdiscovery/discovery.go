@@ -45,11 +45,15 @@ type Actor struct {
 }
 
 // Discovery is the contract of a driver: who is alive, and what each node says about itself. zdiscoverytest holds
-// drivers to it. All methods may be called from any goroutine.
+// drivers to it. All methods may be called from any goroutine. A Node that was given to Join or Update is not changed
+// by the caller afterwards, nor one that was received.
 type Discovery interface {
 	// Join makes this process the node n.Ref.ID with a new epoch (n.Ref.Epoch is ignored), greater than every epoch
 	// that id had before, and keeps it alive until Leave, or until the lease is lost.
-	// Errors: ErrTaken (with what the holder says about itself), ErrUnavailable, ErrClosed, ctx's.
+	//
+	// Where the id is taken by a node that is alive, that is a *TakenError (ErrTaken). Where the holder may be a process
+	// that died, Join waits for the end of its lease.
+	// Errors: ErrTaken, ErrUnavailable, ErrClosed, ctx's.
 	Join(ctx context.Context, n Node) (Member, error)
 	// Watch sends the list of nodes: first all there are, then a new Snapshot after each change, the newest only if
 	// the reader is slow. It heals by itself (lost connection, compaction). The channel closes when ctx ends or the
@@ -65,19 +69,22 @@ type Discovery interface {
 type Member interface {
 	// Ref is the identity that Join gave.
 	Ref() zmsg.NodeRef
-	// Update replaces what the node says about itself (n.Ref is ignored). Errors: ErrLost, ErrUnavailable, ctx's.
+	// Update replaces what the node says about itself (n.Ref is ignored). Errors: ErrLost (also after Leave),
+	// ErrUnavailable, ctx's.
 	Update(ctx context.Context, n Node) error
 	// ServeUntil is how long this node may act as Ref, as its own clock sees it: the time before sending the last
 	// renewal that was acknowledged, plus the safe part of the lease.
 	ServeUntil() time.Time
-	// Lost is closed when the membership is lost: another process may be this node soon.
+	// Lost is closed when the service says that the membership is lost: another process may be this node. While the
+	// service is away nobody knows; ServeUntil tells when to stop acting as Ref, and to go on when it is back.
 	Lost() <-chan struct{}
-	// Leave removes the node at once. It may be called more than once.
+	// Leave removes the node at once. It may be called more than once. Where the service does not answer within ctx it
+	// returns ErrUnavailable, and the lease ends by itself.
 	Leave(ctx context.Context) error
 }
 
 // Snapshot is the list of nodes at one moment. It is not changed afterwards; readers share it.
 type Snapshot struct {
-	Revision int64  // rises with each change
+	Revision int64  // rises with each change of the list
 	Nodes    []Node // sorted by id: the same order on every node
 }

@@ -1,0 +1,451 @@
+package etcddisc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"zgame/internal/embedded"
+	"zgame/zdiscovery"
+	"zgame/zdiscovery/etcddisc"
+	"zgame/zdiscovery/zdiscoverytest"
+	"zgame/zmsg"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const within = 60 * time.Second
+
+// server is an etcd with a client of the test's own.
+type server struct {
+	t    testing.TB
+	dir  string
+	port int
+	etcd *embedded.Etcd
+	raw  *clientv3.Client
+}
+
+func start(t testing.TB) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir()}
+	s.up()
+	_, port, _ := net.SplitHostPort(s.etcd.Endpoint())
+	s.port, _ = strconv.Atoi(port)
+	var err error
+	if s.raw, err = clientv3.New(clientv3.Config{Endpoints: []string{s.etcd.Endpoint()}, Logger: zap.NewNop()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.raw.Close()
+		s.etcd.Stop()
+	})
+	return s
+}
+
+func (s *server) up() {
+	var err error
+	if s.etcd, err = embedded.StartEtcd(s.dir, s.port); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	s.t.Cleanup(cancel)
+	return ctx
+}
+
+func (s *server) key(ref zmsg.NodeRef) string { return "/zgame/nodes/" + ref.ID }
+
+func (s *server) expire(t testing.TB, ref zmsg.NodeRef) {
+	t.Helper()
+	r, err := s.raw.Get(s.ctx(), s.key(ref))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Kvs) == 0 {
+		return // by itself already
+	}
+	if _, err := s.raw.Revoke(s.ctx(), clientv3.LeaseID(r.Kvs[0].Lease)); err != nil && !strings.Contains(err.Error(), "lease not found") {
+		t.Fatal(err)
+	}
+}
+
+func (s *server) remove(t testing.TB, ref zmsg.NodeRef) {
+	t.Helper()
+	if _, err := s.raw.Delete(s.ctx(), s.key(ref)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, endpoint string) *etcddisc.Disc {
+	t.Helper()
+	d, err := etcddisc.New(etcddisc.Config{
+		Endpoints: []string{endpoint}, TTL: 2 * time.Second, RequestTimeout: 500 * time.Millisecond, Heartbeat: 200 * time.Millisecond,
+		Alive: func(context.Context, zdiscovery.Node) bool { return false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	zdiscoverytest.Run(t, func(t *testing.T) zdiscoverytest.Features {
+		s := start(t)
+		endpoint := s.etcd.Endpoint()
+		return zdiscoverytest.Features{
+			Open:   func(t testing.TB) zdiscovery.Discovery { return open(t, endpoint) },
+			TTL:    2 * time.Second,
+			Expire: s.expire,
+			Delete: s.remove,
+			SetUp: func(_ testing.TB, up bool) {
+				if up {
+					s.up()
+				} else {
+					s.etcd.Stop()
+				}
+			},
+		}
+	})
+}
+
+// proxy passes bytes to an address until it is told to stall or to cut.
+type proxy struct {
+	l      net.Listener
+	target string
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	stalled chan struct{} // closed while bytes pass
+	conns   []net.Conn
+	closed  bool
+}
+
+func newProxy(t testing.TB, target string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{l: l, target: target, stalled: make(chan struct{})}
+	close(p.stalled)
+	p.wg.Go(p.accept)
+	t.Cleanup(func() {
+		p.stall(false)
+		p.mu.Lock()
+		p.closed = true
+		p.mu.Unlock()
+		l.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	return p
+}
+
+func (p *proxy) accept() {
+	for {
+		c, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		up, err := net.Dial("tcp", p.target)
+		if err != nil {
+			c.Close()
+			continue
+		}
+		p.mu.Lock()
+		if p.closed {
+			c.Close()
+			up.Close()
+		}
+		p.conns = append(p.conns, c, up)
+		p.mu.Unlock()
+		p.wg.Go(func() { p.pass(up, c) })
+		p.wg.Go(func() { p.pass(c, up) })
+	}
+}
+
+func (p *proxy) pass(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		gate := p.stalled
+		p.mu.Unlock()
+		<-gate
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// stall holds all bytes back (true), as a network that swallows them, or lets them pass.
+func (p *proxy) stall(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.stalled:
+		if on {
+			p.stalled = make(chan struct{})
+		}
+	default:
+		if !on {
+			close(p.stalled)
+		}
+	}
+}
+
+// cut closes all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+// join registers a node.
+func join(t *testing.T, d *etcddisc.Disc, id string) zdiscovery.Member {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	m, err := d.Join(ctx, zdiscovery.Node{Ref: zmsg.NodeRef{ID: id}, State: zdiscovery.Ready})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func closeDisc(t *testing.T, d *etcddisc.Disc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := d.Close(ctx); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+// until reads lists until one has the ids.
+func until(t *testing.T, ch <-chan *zdiscovery.Snapshot, ids ...string) {
+	t.Helper()
+	timeout := time.After(within)
+	for {
+		select {
+		case s, ok := <-ch:
+			if !ok {
+				t.Fatal("the watch ended")
+			}
+			var got []string
+			for _, n := range s.Nodes {
+				got = append(got, n.Ref.ID)
+			}
+			if fmt.Sprint(got) == fmt.Sprint(ids) {
+				return
+			}
+		case <-timeout:
+			t.Fatalf("never saw %v", ids)
+		}
+	}
+}
+
+// TestCompaction is fault E1: while the watch's connection is away, the list changes and its history is compacted.
+func TestCompaction(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	p := newProxy(t, s.etcd.Endpoint())
+	watcher, other := open(t, p.l.Addr().String()), open(t, s.etcd.Endpoint())
+	defer closeDisc(t, watcher)
+	defer closeDisc(t, other)
+	a := join(t, other, "a")
+	join(t, other, "b")
+	ch, err := watcher.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, ch, "a", "b")
+	for round := range 3 {
+		p.stall(true)
+		p.cut()
+		if err := a.Leave(s.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		c := join(t, other, fmt.Sprint("c", round))
+		var last int64
+		for range 20 {
+			r, err := s.raw.Put(s.ctx(), "/other", "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = r.Header.Revision
+		}
+		if _, err := s.raw.Compact(s.ctx(), last); err != nil {
+			t.Fatal(err)
+		}
+		p.stall(false)
+		until(t, ch, "b", fmt.Sprint("c", round))
+		a = c
+	}
+}
+
+// TestSilence: a connection that swallows everything without closing does not keep the list stale once it answers
+// again, nor Leave and Close longer than their budget (faults E5, E6).
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	p := newProxy(t, s.etcd.Endpoint())
+	d, other := open(t, p.l.Addr().String()), open(t, s.etcd.Endpoint())
+	defer closeDisc(t, other)
+	m := join(t, d, "a")
+	ch, err := d.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, ch, "a")
+	p.stall(true)
+	b := join(t, other, "b")
+	for end := time.Now().Add(within); d.Up(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("silence went unnoticed")
+		}
+	}
+	p.stall(false)
+	for joined := false; !joined; { // a's lease may have ended on a slow machine
+		select {
+		case snap, ok := <-ch:
+			if !ok {
+				t.Fatal("the watch ended")
+			}
+			for _, n := range snap.Nodes {
+				joined = joined || n.Ref == b.Ref()
+			}
+		case <-time.After(within):
+			t.Fatal("the watch did not heal")
+		}
+	}
+	p.stall(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := m.Leave(ctx); !errors.Is(err, zdiscovery.ErrUnavailable) {
+		t.Errorf("leave into silence: %v, want ErrUnavailable", err)
+	}
+	closeDisc(t, d) // returns though nothing answers
+}
+
+// TestWrongEndpoint is fault E7.
+func TestWrongEndpoint(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := l.Addr().String()
+	l.Close()
+	swallows, err := net.Listen("tcp", "127.0.0.1:0") // accepts, never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer swallows.Close()
+	for what, endpoint := range map[string]string{"refused": refused, "swallows": swallows.Addr().String()} {
+		d := open(t, endpoint)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := d.Join(ctx, zdiscovery.Node{Ref: zmsg.NodeRef{ID: "a"}})
+		if !errors.Is(err, zdiscovery.ErrUnavailable) || !strings.Contains(err.Error(), endpoint) {
+			t.Errorf("%s: join: %v, want ErrUnavailable with %s", what, err, endpoint)
+		}
+		_, err = d.Watch(t.Context())
+		if !errors.Is(err, zdiscovery.ErrUnavailable) || !strings.Contains(err.Error(), endpoint) {
+			t.Errorf("%s: watch: %v, want ErrUnavailable with %s", what, err, endpoint)
+		}
+		if d.Up() {
+			t.Errorf("%s: up", what)
+		}
+		cancel()
+		closeDisc(t, d)
+	}
+}
+
+// TestHolderAnswers: a holder that answers at its address is found alive without waiting for its lease.
+func TestHolderAnswers(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	holder, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	d, err := etcddisc.New(etcddisc.Config{Endpoints: []string{"http://" + s.etcd.Endpoint()}, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeDisc(t, d)
+	n := zdiscovery.Node{Ref: zmsg.NodeRef{ID: "a"}, Gate: "ws://" + holder.Addr().String() + "/ws"}
+	ctx := s.ctx()
+	if _, err := d.Join(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Join(ctx, n); !errors.Is(err, zdiscovery.ErrTaken) || !strings.Contains(err.Error(), holder.Addr().String()) {
+		t.Errorf("second join: %v, want ErrTaken with the address", err)
+	}
+}
+
+// TestForeignKeys: what is not a node's record is left out.
+func TestForeignKeys(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	d := open(t, s.etcd.Endpoint())
+	defer closeDisc(t, d)
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := s.raw.Put(s.ctx(), key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("/zgame/nodes/bad", "not json")
+	put("/zgame/nodesx", "{}")
+	join(t, d, "good")
+	ch, err := d.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, ch, "good")
+	put("/zgame/nodes/bad2", "[]")
+	join(t, d, "good2")
+	until(t, ch, "good", "good2")
+	if _, err := d.Join(t.Context(), zdiscovery.Node{Ref: zmsg.NodeRef{ID: "a/b"}}); err == nil {
+		t.Error("an id with a slash joined")
+	}
+}
+
+func TestConfigFaultsTogether(t *testing.T) {
+	t.Parallel()
+	_, err := etcddisc.New(etcddisc.Config{Prefix: "/x/", TTL: 1500 * time.Millisecond, Password: "p", Heartbeat: -1})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"Endpoints", "Prefix", "TTL", "Username", "Heartbeat"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in: %v", want, err)
+		}
+	}
+	if _, err := etcddisc.New(etcddisc.Config{Endpoints: []string{"ftp://x:1", "nohost"}}); err == nil || !strings.Contains(err.Error(), "ftp") || !strings.Contains(err.Error(), "nohost") {
+		t.Errorf("endpoints: %v", err)
+	}
+}

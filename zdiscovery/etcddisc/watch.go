@@ -1,0 +1,192 @@
+package etcddisc
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"zgame/zdiscovery"
+)
+
+// Pauses between attempts to read the list anew: doubled from the first to the last.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// nodes is the list as a watch keeps it.
+type nodes struct {
+	revision int64
+	byID     map[string]zdiscovery.Node
+}
+
+// snapshot makes the list that readers share.
+func (l *nodes) snapshot() *zdiscovery.Snapshot {
+	s := &zdiscovery.Snapshot{Revision: l.revision, Nodes: slices.Collect(maps.Values(l.byID))}
+	slices.SortFunc(s.Nodes, func(a, b zdiscovery.Node) int { return strings.Compare(a.Ref.ID, b.Ref.ID) })
+	return s
+}
+
+// list reads all nodes.
+func (d *Disc) list(ctx context.Context, reason string) (*nodes, error) {
+	d.cfg.Metrics.Relists.With(reason).Inc()
+	var r *clientv3.GetResponse
+	err := d.call(ctx, "list of nodes", d.cfg.RequestTimeout, func(ctx context.Context) (err error) {
+		r, err = d.client.Get(ctx, d.prefix, clientv3.WithPrefix())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	l := &nodes{revision: r.Header.Revision, byID: make(map[string]zdiscovery.Node, len(r.Kvs))}
+	for _, kv := range r.Kvs {
+		n, err := d.decode(kv)
+		if err != nil {
+			d.cfg.Logger.Warn("record of a node is not readable, left out", "err", err)
+			continue
+		}
+		l.byID[n.Ref.ID] = n
+	}
+	return l, nil
+}
+
+// Watch implements zdiscovery.Discovery.
+func (d *Disc) Watch(ctx context.Context) (<-chan *zdiscovery.Snapshot, error) {
+	l, err := d.list(ctx, "first")
+	if err != nil {
+		return nil, err
+	}
+	ch := zdiscovery.NewLatest()
+	w := &watcher{disc: d, list: l, ch: ch}
+	w.tell()
+	if !d.begin(func() { w.run(ctx) }) { // the goroutine ends with ctx or Close, which waits for it
+		return nil, zdiscovery.ErrClosed
+	}
+	return ch, nil
+}
+
+// watcher keeps one list up to date.
+type watcher struct {
+	disc *Disc
+	list *nodes
+	ch   zdiscovery.Latest
+	told *zdiscovery.Snapshot
+}
+
+// tell sends the list, if it is not the one that was sent last.
+func (w *watcher) tell() {
+	s := w.list.snapshot()
+	if w.told != nil {
+		if joined, left, changed := zdiscovery.Diff(w.told, s); len(joined)+len(left)+len(changed) == 0 {
+			return
+		}
+	}
+	w.told = s
+	w.disc.cfg.Metrics.Nodes.Set(float64(len(s.Nodes)))
+	w.disc.cfg.Metrics.Changes.Inc()
+	w.ch.Put(s)
+}
+
+func (w *watcher) run(ctx context.Context) {
+	defer close(w.ch)
+	d := w.disc
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	pause := firstPause
+	for {
+		reason, lived := w.follow(ctx)
+		if lived {
+			pause = firstPause
+		}
+		for {
+			if ctx.Err() != nil {
+				return
+			}
+			l, err := d.list(ctx, reason)
+			if err == nil {
+				w.list = l
+				w.tell()
+				break
+			}
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+			pause = min(2*pause, lastPause)
+		}
+	}
+}
+
+// follow applies events to the list until the watch is of no use any more; it says why, and whether the watch had
+// worked.
+func (w *watcher) follow(ctx context.Context) (reason string, lived bool) {
+	d := w.disc
+	// A stream of its own: etcd's client joins watches with equal contexts' metadata in one stream, and it is told by
+	// RequireLeader when its member has lost the others.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	// WithCreatedNotify: the answer that the watch is there is its first sign of life.
+	events := d.client.Watch(ctx, d.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.list.revision+1), clientv3.WithCreatedNotify())
+	beat := time.NewTicker(d.cfg.Heartbeat)
+	defer beat.Stop()
+	quiet := 0
+	for {
+		select {
+		case r, ok := <-events:
+			switch {
+			case !ok:
+				return "ended", lived
+			case r.CompactRevision != 0:
+				d.cfg.Logger.Info("watch was compacted away, reading the list anew", "revision", r.CompactRevision)
+				return "compacted", lived
+			case r.Err() != nil:
+				d.cfg.Logger.Info("watch ended, reading the list anew", "err", r.Err())
+				return "ended", lived
+			}
+			quiet, lived = 0, true
+			d.setUp(true)
+			w.apply(r)
+		case <-beat.C:
+			if quiet++; quiet > 2 {
+				d.setUp(false)
+				d.cfg.Logger.Info("watch gives no sign of life, reading the list anew")
+				return "silent", lived
+			}
+			// Answered as an event without content. An error is a sign that the stream is not there; it shows by
+			// silence, as everything else does. The call may wait for the stream, so it is bounded.
+			ask, done := context.WithTimeout(ctx, d.cfg.Heartbeat)
+			_ = d.client.RequestProgress(ask)
+			done()
+		}
+	}
+}
+
+func (w *watcher) apply(r clientv3.WatchResponse) {
+	if len(r.Events) == 0 {
+		return
+	}
+	for _, e := range r.Events {
+		w.list.revision = max(w.list.revision, e.Kv.ModRevision)
+		id := strings.TrimPrefix(string(e.Kv.Key), w.disc.prefix)
+		if e.Type == clientv3.EventTypeDelete {
+			delete(w.list.byID, id)
+			continue
+		}
+		n, err := w.disc.decode(e.Kv)
+		if err != nil {
+			w.disc.cfg.Logger.Warn("record of a node is not readable, left out", "err", err)
+			delete(w.list.byID, id)
+			continue
+		}
+		w.list.byID[id] = n
+	}
+	w.tell()
+}
