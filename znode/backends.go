@@ -118,7 +118,7 @@ func openStore(s *Settings, reg zmetrics.Registerer, log *slog.Logger) (zstore.S
 	if s.Store.Driver == "kv" {
 		return kvstore.New(kvstore.Config{
 			URL: s.NATS.URL, User: s.NATS.User, Password: s.NATS.Password, Creds: s.NATS.Credentials,
-			Bucket: s.Store.KV.Bucket, Replicas: s.Store.KV.Replicas, Logger: log, Metrics: zmetrics.NewStore(reg),
+			Bucket: s.Store.KV.Bucket, Replicas: s.Store.KV.Replicas, Timeout: s.Start.Timeout, Logger: log, Metrics: zmetrics.NewStore(reg),
 		})
 	}
 	return mongostore.New(mongostore.Config{
