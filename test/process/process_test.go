@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "gameserver")
-	build := exec.Command("go", "build", "-o", binary, "zgame/cmd/gameserver")
+	build := exec.Command("go", "build", "-o", binary, "./cmd/gameserver")
+	build.Dir = filepath.Join("..", "..")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		panic(fmt.Sprint("the binary does not build: ", err))
