@@ -158,3 +158,16 @@ func (b *mailbox) load() int {
 	defer b.mu.Unlock()
 	return b.waitingLocked()
 }
+
+// messages is load without what the group itself put there.
+func (b *mailbox) messages() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.waitingLocked()
+	for i := range b.in {
+		if b.in[i].kind != itemMessage {
+			n--
+		}
+	}
+	return n
+}

@@ -219,6 +219,7 @@ func TestDeadlineTravels(t *testing.T) {
 			if !errors.Is(context.Cause(c.Context()), context.DeadlineExceeded) {
 				t.Errorf("the context ended with %v", context.Cause(c.Context()))
 			}
+			time.Sleep(50 * time.Millisecond) // the others see the deadline first
 			return nil, nil
 		})))
 		front := spawn(t, g, "front", factory(zactor.Handle(func(c *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {

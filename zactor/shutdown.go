@@ -13,7 +13,7 @@ import (
 type Cut struct {
 	Actor    uint64
 	Name     string
-	Messages int  // waiting messages that were answered with ErrStopped
+	Messages int  // waiting messages that were answered with ErrStopped; of a stuck actor, that wait still (to within 15)
 	Stuck    bool // its handler did not return: its goroutine is still there
 }
 
@@ -73,7 +73,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	defer g.mu.Unlock()
 	cut := g.cut
 	for _, c := range stuck {
-		cut = append(cut, Cut{Actor: c.id, Name: c.name, Messages: c.load(), Stuck: true})
+		cut = append(cut, Cut{Actor: c.id, Name: c.name, Messages: c.messages(), Stuck: true})
 	}
 	if len(cut) == 0 && !async {
 		return nil

@@ -1,0 +1,91 @@
+//go:build !race
+
+package zactor_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"zgame/zactor"
+	"zgame/zactor/internal/testpb"
+)
+
+// The budgets of the hot paths; the race detector allocates by itself.
+func TestAllocations(t *testing.T) {
+	g := newGroup(t, nil)
+	note, ping, pong := &testpb.Note{}, &testpb.Ping{}, &testpb.Pong{}
+	done := make(chan struct{}, 1)
+	ref := spawn(t, g, "", factory(
+		zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { done <- struct{}{}; return nil }),
+		zactor.Handle(func(*zactor.Context, *testpb.Ping) (*testpb.Pong, error) { return pong, nil }),
+	))
+	front := spawn(t, g, "", factory(zactor.Handle(func(c *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {
+		return zactor.Call[testpb.Pong](c, ref, p)
+	})))
+	deadline, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	ask := func(ctx context.Context, to zactor.Ref) func() {
+		return func() {
+			if _, err := zactor.Ask[testpb.Pong](ctx, to, ping); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		max  float64
+		f    func()
+	}{
+		{"tell", 0, func() { _ = ref.Tell(note); <-done }},
+		{"ask", 0, ask(context.Background(), ref)},
+		{"ask with a deadline", 0, ask(deadline, ref)},
+		{"ask, and ask from the handler", 1, ask(context.Background(), front)},
+		{"load", 0, func() { ref.Load() }},
+		{"lookup by name", 0, func() { g.Lookup("x") }},
+	} {
+		if got := testing.AllocsPerRun(2000, c.f); got > c.max {
+			t.Errorf("%s: %v allocations, want at most %v", c.name, got, c.max)
+		}
+	}
+}
+
+// 100,000 actors that have each had a message: bytes and goroutines when they are idle again.
+func TestIdleActors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("100,000 actors")
+	}
+	const n = 100_000
+	g := newGroup(t, nil)
+	refs := make([]zactor.Ref, n)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, goroutines := heap(), runtime.NumGoroutine()
+	handled := make(chan struct{}, n)
+	h := []zactor.Handler{zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { handled <- struct{}{}; return nil })}
+	f := func() zactor.Actor { return &plain{h} }
+	for i := range refs {
+		refs[i] = spawn(t, g, fmt.Sprint(i), f)
+	}
+	fresh := heap()
+	for _, r := range refs {
+		_ = r.Tell(&testpb.Note{})
+	}
+	for range refs {
+		<-handled
+	}
+	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines })
+	after := heap()
+	t.Logf("%d B fresh, %d B after a message", (fresh-before)/n, (after-before)/n)
+	if per := (after - before) / n; per > 640 {
+		t.Errorf("%d bytes for an idle actor", per)
+	}
+	runtime.KeepAlive(refs)
+}
