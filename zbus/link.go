@@ -173,10 +173,11 @@ type Link struct {
 	out       map[string]*lane // lanes to groups
 	requests  requests
 	sweepAt   time.Duration // when the timer fires; never if noSweep
-	open      *chunk        // envelopes that wait for the outbox
-	spare     *chunk
-	waiting   int // envelopes in open, and in what the outbox has taken
-	bytes     int // of them
+	queue     []*chunk      // envelopes that wait for the outbox; only the last chunk can be empty
+	free      []*chunk
+	woken     bool // the outbox was told, and has not found the queue empty since
+	waiting   int  // envelopes in the queue, and in the chunk that the outbox has taken
+	bytes     int  // of them
 
 	in inbound // the receive side
 
@@ -219,8 +220,6 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 		out:       make(map[string]*lane),
 		requests:  requests{limit: cfg.MaxRequests},
 		sweepAt:   noSweep,
-		open:      &chunk{},
-		spare:     &chunk{},
 	}
 	l.timer.Stop()
 	l.in.init()

@@ -3,16 +3,21 @@ package zbus
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"time"
 
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
 )
 
-// maxKeptChunk is the largest buffer that is kept for the next time, in bytes.
-const maxKeptChunk = 1 << 20
+const (
+	maxKept    = 256 << 10 // the largest buffer that is kept for the next time, in bytes
+	chunkBytes = 128 << 10 // from here on a chunk is full
+	freeChunks = 16        // empty chunks that are kept
+)
 
-// chunk is what waits for the outbox: encoded envelopes, one behind the other, in the order of sending.
+// chunk is a part of what waits for the outbox: encoded envelopes, one behind the other, in the order of sending. Chunks
+// of bounded size keep a long queue from being copied as it grows.
 type chunk struct {
 	buf   []byte
 	items []item
@@ -46,7 +51,7 @@ func (b *batch) count() (n int) {
 
 // enqueueLocked appends e to what waits for lane ln. slot is its request, or -1. Link.mu is held. Errors: errTooLarge.
 func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
-	c := l.open
+	c := l.lastChunkLocked()
 	start := len(c.buf)
 	c.buf = zmsg.AppendBatchEnvelope(c.buf, e)
 	size := len(c.buf) - start
@@ -61,13 +66,39 @@ func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
 	c.items = append(c.items, it)
 	l.waiting++
 	l.bytes += size
-	if len(c.items) == 1 {
+	if !l.woken {
+		l.woken = true
 		select {
 		case l.wake <- struct{}{}:
 		default:
 		}
 	}
 	return nil
+}
+
+// lastChunkLocked returns the chunk that takes the next envelope. Link.mu is held.
+func (l *Link) lastChunkLocked() *chunk {
+	if n := len(l.queue); n > 0 && len(l.queue[n-1].buf) < chunkBytes {
+		return l.queue[n-1]
+	}
+	var c *chunk
+	if n := len(l.free); n > 0 {
+		c, l.free = l.free[n-1], l.free[:n-1]
+	} else if c = (&chunk{}); len(l.queue) > 0 { // it will be filled: do not let it grow by doubling
+		full := l.queue[len(l.queue)-1]
+		c.buf, c.items = make([]byte, 0, chunkBytes+chunkBytes/16), make([]item, 0, len(full.items)+len(full.items)/16)
+	}
+	l.queue = append(l.queue, c)
+	return c
+}
+
+// freeLocked empties a chunk and keeps it, if it is worth it. Link.mu is held.
+func (l *Link) freeLocked(c *chunk) {
+	clear(c.items)
+	c.items, c.buf = c.items[:0], c.buf[:0]
+	if cap(c.buf) <= maxKept && len(l.free) < freeChunks {
+		l.free = append(l.free, c)
+	}
 }
 
 // outbox is what the outbox goroutine works with.
@@ -109,12 +140,13 @@ func (l *Link) runOutbox() {
 func (o *outbox) publishWaiting() bool {
 	l := o.l
 	l.mu.Lock()
-	c := l.open
-	if len(c.items) == 0 {
+	if len(l.queue) == 0 || len(l.queue[0].items) == 0 {
+		l.woken = false
 		l.mu.Unlock()
 		return false
 	}
-	l.open, l.spare = l.spare, nil
+	c := l.queue[0]
+	l.queue = slices.Delete(l.queue, 0, 1) // a handful of pointers: at most OutboxBytes / chunkBytes
 	o.takeLocked(c)
 	l.mu.Unlock()
 
@@ -138,12 +170,7 @@ func (o *outbox) publishWaiting() bool {
 	l.mu.Lock()
 	l.waiting -= len(c.items)
 	l.bytes -= len(c.buf)
-	clear(c.items)
-	c.items, c.buf = c.items[:0], c.buf[:0]
-	if cap(c.buf) > maxKeptChunk {
-		*c = chunk{}
-	}
-	l.spare = c
+	l.freeLocked(c)
 	l.cfg.Metrics.Waiting.Set(float64(l.requests.n))
 	l.mu.Unlock()
 	return true
@@ -227,7 +254,7 @@ func (o *outbox) flush() {
 		o.publish(b)
 		b.lane.batch = nil
 		b.lane = nil
-		if cap(b.buf) > maxKeptChunk {
+		if cap(b.buf) > maxKept {
 			b.buf = nil
 		}
 		o.free = append(o.free, b)

@@ -163,7 +163,7 @@ func (ln *lane) Reply(token uint64, r *zmsg.Reply) {
 			e.Body = b
 		}
 		defer func() {
-			if cap(b) <= maxKeptChunk {
+			if cap(b) <= maxKept {
 				*buf = b
 			}
 			replyBuffers.Put(buf)
