@@ -18,6 +18,9 @@ import (
 	"zgame/zmsg/wirepb"
 )
 
+// maxReads is how often a busy reader reads before it lets answers go.
+const maxReads = 16
+
 // The phases of a connection; each has a time limit of its own (Gate.onTimer).
 const (
 	phaseHandshake int32 = iota // TLS, HTTP
@@ -49,6 +52,16 @@ type conn struct {
 	peerDone bool   // the client has sent its close frame
 	control  bucket // of heartbeats
 
+	in     *chunk // what has come and gorilla has not taken yet, nil if nothing
+	inAt   int    // how much of it has been taken
+	reads  int    // since the socket had nothing
+	readN  int
+	onRead func(fd uintptr) bool
+
+	// Owned by whoever has set q.writing.
+	wrote    int
+	wroteErr error
+
 	// Owned by the wheel's goroutine.
 	pinged int64 // what heard was at our last ping
 
@@ -73,25 +86,96 @@ func (c *conn) op() int {
 	return opBinary
 }
 
-// Read reads for gorilla's buffer. gorilla calls it exactly when it has nothing left: the border at which answers
-// leave.
+// Read reads for gorilla's buffer, which is small. gorilla calls it when it has nothing left; when the socket has
+// nothing either, that is the border at which answers leave.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.corked.Load() {
-		c.uncork()
-	}
-	n, err := c.tr.Read(p)
-	if n > 0 {
-		c.heard.Store(c.g.now())
-		c.corked.Store(c.session.Load() != nil)
-		if v := c.guard.scan(p[:n]); v != nil {
-			return 0, v
+	n, err := 0, error(nil)
+	if c.raw == nil {
+		n, err = c.receiveInto(p)
+	} else {
+		if c.in == nil {
+			err = c.receive()
 		}
-		return n, nil // an error comes again
+		if c.in != nil {
+			n = copy(p, c.in.b[c.inAt:])
+			if c.inAt += n; c.inAt == len(c.in.b) {
+				c.dropIn()
+			}
+		}
 	}
 	if err != nil {
-		c.readErr = err
+		return 0, err
 	}
-	return n, err
+	if v := c.guard.scan(p[:n]); v != nil {
+		return 0, v
+	}
+	return n, nil
+}
+
+// receive fills in from the socket. A connection that waits for bytes holds no buffer.
+func (c *conn) receive() error {
+	if c.reads++; c.reads >= maxReads {
+		// A client that sends without a pause does not keep from itself what others send it.
+		c.uncork()
+		c.reads = 0
+	}
+	c.readN, c.readErr = 0, nil
+	err := c.raw.Read(c.onRead)
+	if err == nil {
+		err = c.readErr
+	}
+	if err = c.received(c.readN, err); err != nil {
+		c.dropIn()
+		return err
+	}
+	c.in.b = c.in.b[:c.readN]
+	return nil
+}
+
+// receiveInto is receive where reading cannot be tried: every read may block.
+func (c *conn) receiveInto(p []byte) (int, error) {
+	c.uncork()
+	n, err := c.tr.Read(p)
+	if n > 0 {
+		err = nil // it comes again
+	}
+	return n, c.received(n, err)
+}
+
+// received notes that n bytes have come, or why not.
+func (c *conn) received(n int, err error) error {
+	if n <= 0 && err == nil {
+		err = io.EOF
+	}
+	if c.readErr = err; err == nil {
+		c.heard.Store(c.g.now())
+		c.corked.Store(c.session.Load() != nil)
+	}
+	return err
+}
+
+func (c *conn) dropIn() {
+	if c.in != nil {
+		c.in.free()
+		c.in, c.inAt = nil, 0
+	}
+}
+
+// readSome is the function of receive: it takes what the socket has, and flushes when it has nothing, before the
+// goroutine is parked.
+func (c *conn) readSome(fd uintptr) bool {
+	if c.in == nil {
+		c.in = smallChunks.Get().(*chunk)
+	}
+	n, again, err := readNonblocking(fd, c.in.b[:cap(c.in.b)])
+	if again {
+		c.dropIn()
+		c.reads = 0
+		c.uncork()
+		return false
+	}
+	c.readN, c.readErr = n, err
+	return true
 }
 
 // Write passes the HTTP answer of the handshake on. Later, gorilla writes only close frames for what it refuses; they
@@ -251,7 +335,7 @@ func (c *conn) encode(dst []byte, f *zmsg.Frame) ([]byte, error) {
 func (c *conn) sendControl(m *wirepb.Control) {
 	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}
 	if b, err := c.encode(nil, &f); err == nil {
-		_ = c.send(c.op(), b)
+		_ = c.send(c.op(), b, false)
 	}
 }
 
@@ -278,7 +362,7 @@ func (c *conn) heartbeat() bool {
 // onPing answers a websocket ping.
 func (c *conn) onPing(data string) error {
 	if c.heartbeat() {
-		_ = c.send(opPong, []byte(data))
+		_ = c.send(opPong, []byte(data), false)
 	}
 	return nil
 }
@@ -295,6 +379,7 @@ func (c *conn) drain() {
 		freeMessage(m.buf)
 	}
 	c.uncork()
+	c.dropIn()
 	var scratch [512]byte
 	for !c.over() {
 		if _, err := c.tr.Read(scratch[:]); err != nil {
@@ -307,29 +392,20 @@ func (c *conn) drain() {
 func (c *conn) over() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	return c.readErr != nil || c.q.broken != nil || c.peerDone && c.q.half
+	return c.readErr != nil || c.q.broken || c.peerDone && c.q.half
 }
 
 // finish closes the socket and forgets what is still queued. It returns how the connection ended.
 func (c *conn) finish() ending {
+	_ = c.nc.Close() // without the lock: it waits for whoever writes
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	q := &c.q
-	_ = c.nc.Close()
 	q.dead = true
 	if q.closed.code == 0 {
 		q.closed = ending{closedLost, "connection lost"}
 	}
-	if len(q.segs)+len(q.latest) > 0 {
-		c.g.count.dropCut.Inc()
-	}
-	for i := range q.segs {
-		if ch := q.segs[i].chunk; ch != nil {
-			ch.free()
-		}
-	}
-	q.segs, q.latest, q.one = nil, nil, [1]segment{}
-	q.queued = 0
+	c.dropLocked()
 	return q.closed
 }
 

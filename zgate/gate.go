@@ -172,7 +172,7 @@ func (g *Gate) admit(nc net.Conn) {
 	c.control = bucket{tokens: controlBurst, last: g.now()}
 	if sc, ok := nc.(syscall.Conn); ok && canTry && g.cfg.TLS == nil {
 		if raw, err := sc.SyscallConn(); err == nil {
-			c.raw, c.try = raw, c.tryWrite
+			c.raw, c.try, c.onRead = raw, c.tryWrite, c.readSome
 		}
 	}
 	if reason := g.register(c); reason != "" {
@@ -281,7 +281,7 @@ func (g *Gate) onTimer(c *conn, now int64) (next int64) {
 	case silent >= g.cfg.Heartbeat*23/20:
 		if c.pinged != heard {
 			c.pinged = heard
-			_ = c.send(opPing, nil)
+			_ = c.send(opPing, nil, false)
 		}
 		return min(next, heard+int64(g.cfg.Timeout))
 	}

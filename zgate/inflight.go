@@ -44,11 +44,13 @@ func (t *inFlight) add(seq uint64, deadline int64, limit int) (token uint64, ok 
 	return token, true
 }
 
-// end frees the token's slot and returns the request's seq; ok is false when it has been ended before.
-func (t *inFlight) end(token uint64) (seq uint64, ok bool) {
+// end frees the token's slot and returns the request's seq, and how many others there are; ok is false when it has
+// been ended before.
+func (t *inFlight) end(token uint64) (seq uint64, others int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.endLocked(token)
+	seq, ok = t.endLocked(token)
+	return seq, len(t.slots) - len(t.free), ok
 }
 
 func (t *inFlight) endLocked(token uint64) (seq uint64, ok bool) {

@@ -548,6 +548,7 @@ type deafConn struct{ net.Conn }
 func (*deafConn) Write(p []byte) (int, error)      { return len(p), nil }
 func (*deafConn) Read([]byte) (int, error)         { return 0, io.EOF }
 func (*deafConn) Close() error                     { return nil }
+func (*deafConn) SetDeadline(time.Time) error      { return nil }
 func (*deafConn) SetReadDeadline(time.Time) error  { return nil }
 func (*deafConn) SetWriteDeadline(time.Time) error { return nil }
 

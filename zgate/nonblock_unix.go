@@ -22,4 +22,20 @@ func writeNonblocking(fd uintptr, b []byte) (n int, err error) {
 	return n, nil
 }
 
+// readNonblocking reads what the socket fd has; again says that it has nothing now.
+func readNonblocking(fd uintptr, b []byte) (n int, again bool, err error) {
+	for {
+		n, err = syscall.Read(int(fd), b)
+		switch err {
+		case nil:
+			return n, false, nil
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			return 0, true, nil
+		default:
+			return 0, false, err
+		}
+	}
+}
+
 const canTry = true

@@ -259,7 +259,7 @@ func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
 			return
 		case handled:
 			g.count.silenced.Inc()
-			if _, ok := s.requests.end(token); ok {
+			if _, _, ok := s.requests.end(token); ok {
 				g.requestDone()
 			}
 			return
@@ -274,7 +274,7 @@ func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
 
 // endRequest ends the request of token with err, unless it has ended.
 func (s *Session) endRequest(token uint64, err error) {
-	seq, ok := s.requests.end(token)
+	seq, _, ok := s.requests.end(token)
 	if !ok {
 		return
 	}

@@ -152,12 +152,7 @@ func (s *Session) push(e *encoded, later bool) error {
 	}
 	s.appendPushLocked(e)
 	c.g.count.Pushes.Inc()
-	if !later {
-		c.flushLocked()
-	} else if !c.q.writer && !c.q.dirty && !c.corked.Load() {
-		c.q.dirty = true
-		c.g.flush.add(c)
-	}
+	c.sentLocked(later)
 	return nil
 }
 

@@ -22,6 +22,7 @@ const (
 	shareFrom   = 1 << 10  // a shared body of this size and more is referenced, not copied
 	corkLimit   = 16 << 10 // a busy reader flushes from here on without waiting for its next read
 	latestLimit = 256      // ids of class latest that may wait
+	maxRounds   = 4        // writes without blocking, before a writer goroutine takes over from a sender
 )
 
 // chunk is a piece of queue memory.
@@ -63,19 +64,18 @@ type waiting struct {
 type queue struct {
 	mu      sync.Mutex
 	segs    []segment
-	one     [1]segment // what segs is made of at first
 	latest  []waiting
-	queued  int   // bytes in segs, in latest, and in the writer's hand
-	writer  bool  // the writer goroutine runs
-	dirty   bool  // in the gate's flusher
-	broken  error // a write failed: nothing is written any more
-	closing bool  // the last frame has been appended
-	half    bool  // and written, and our side of the connection is shut
-	dead    bool  // the connection is closed
+	hand    []segment // taken from segs by the one who writes without blocking, and owned by it
+	queued  int       // bytes in segs, in latest, and in the hand of the one who writes
+	offered int       // bytes in the hand of one who writes without blocking
+	writing bool      // somebody writes, and looks again before it stops
+	writer  bool      // it is the writer goroutine: the socket refuses
+	dirty   bool      // in the gate's flusher
+	broken  bool      // nothing can be written any more
+	closing bool      // the last frame has been appended
+	half    bool      // and written, and our side of the connection is shut
+	dead    bool      // the connection is closed
 	closed  ending
-
-	// What closed the connection waits for on the other side.
-	within time.Duration
 }
 
 // ending is how a connection ended; code 0: it has not.
@@ -87,18 +87,22 @@ type ending struct {
 // admitLocked reports whether n more bytes may be queued. When they may not, a push of class volatile is dropped, and
 // anything else closes the connection as slow.
 func (c *conn) admitLocked(n int, class zmsg.Class) error {
-	if c.q.closing || c.q.broken != nil || c.q.dead {
+	if c.q.closing || c.q.broken || c.q.dead {
 		return ErrClosed
 	}
 	limit := c.g.cfg.QueueBytes
 	if class == zmsg.Volatile {
 		limit /= 4
 	}
-	if c.q.queued == 0 || c.q.queued+n <= limit {
+	// What is just being offered to the socket is not behind yet.
+	if behind := c.q.queued - c.q.offered; behind == 0 || behind+n <= limit {
 		return nil
 	}
-	if !c.q.writer {
+	if !c.q.writing {
 		c.writeLocked() // a busy reader held it back, not the client
+		if c.q.closing || c.q.dead {
+			return ErrClosed // meanwhile
+		}
 		if c.q.queued == 0 || c.q.queued+n <= limit {
 			return nil
 		}
@@ -144,9 +148,6 @@ func (c *conn) addLocked(s segment) {
 	if c.q.writer {
 		s.at = c.g.now()
 	}
-	if c.q.segs == nil {
-		c.q.segs = c.q.one[:0]
-	}
 	c.q.segs = append(c.q.segs, s)
 }
 
@@ -171,63 +172,107 @@ func (c *conn) flushLocked() {
 	c.writeLocked()
 }
 
-// writeLocked offers the queue to the socket; what it refuses goes to a writer goroutine.
+// writeLocked offers the queue to the socket; what it refuses goes to a writer goroutine. One caller writes at a time,
+// and q.mu is not held meanwhile: others append and go, and the writing one looks again before it stops.
 func (c *conn) writeLocked() {
 	q := &c.q
-	if q.writer || q.broken != nil || q.dead {
+	if q.writing || q.broken || q.dead {
 		return
 	}
-	if len(q.segs) > 0 && c.raw != nil {
-		// The function runs before Write returns; it is made once per connection because a closure would be an
-		// allocation per write.
-		if err := c.raw.Write(c.try); err != nil && q.broken == nil {
-			q.broken = err
+	if c.raw == nil {
+		if len(q.segs)+len(q.latest) > 0 {
+			c.startWriterLocked()
+		} else {
+			c.doneLocked()
 		}
-		if q.broken != nil {
-			c.breakLocked(closedLost, q.broken.Error())
-			return
-		}
+		return
 	}
-	if len(q.segs) == 0 {
-		if len(q.latest) > 0 {
+	q.writing = true
+	for range maxRounds {
+		if len(q.segs) == 0 {
 			c.latestLocked()
-			c.writeLocked()
+		}
+		if len(q.segs) == 0 {
+			q.writing = false
+			c.doneLocked()
 			return
 		}
-		c.doneLocked()
+		q.hand, q.segs = q.segs, q.hand[:0]
+		q.offered = q.queued
+		q.mu.Unlock()
+		written, err := c.writeHand()
+		q.mu.Lock()
+		q.offered = 0
+		q.queued -= written
+		if err != nil {
+			q.writing = false
+			c.breakLocked(closedLost, err.Error())
+			return
+		}
+		if len(q.hand) > 0 {
+			q.hand, q.segs = q.segs[:0], append(q.hand, q.segs...)
+			break
+		}
+	}
+	// The socket refuses, or others append as fast as it takes: nobody is to write for them for ever.
+	q.writing = false
+	if q.dead {
+		c.dropLocked()
 		return
 	}
+	c.startWriterLocked()
+}
+
+// writeHand writes the segments in hand until the socket refuses; those that are left stay in hand. The caller has
+// set q.writing, which makes them its own.
+func (c *conn) writeHand() (written int, err error) {
+	// The function runs before Write returns; it is made once per connection because a closure would be an allocation
+	// per write.
+	c.wrote, c.wroteErr = 0, nil
+	if err := c.raw.Write(c.try); err != nil {
+		return c.wrote, err
+	}
+	return c.wrote, c.wroteErr
+}
+
+// tryWrite is the function of writeHand.
+func (c *conn) tryWrite(fd uintptr) bool {
+	hand := c.q.hand
+	done := 0
+	for done < len(hand) {
+		s := &hand[done]
+		n, err := writeNonblocking(fd, s.b)
+		c.wrote += n
+		s.b = s.b[n:]
+		if err != nil || len(s.b) > 0 {
+			c.wroteErr = err
+			break
+		}
+		if s.chunk != nil {
+			s.chunk.free()
+		}
+		done++
+	}
+	n := copy(hand, hand[done:])
+	clear(hand[n:])
+	c.q.hand = hand[:n]
+	return true // never wait for the socket
+}
+
+// startWriterLocked hands the queue to a writer goroutine.
+func (c *conn) startWriterLocked() {
+	q := &c.q
 	now := c.g.now()
 	for i := range q.segs {
-		q.segs[i].at = now
+		if q.segs[i].at == 0 {
+			q.segs[i].at = now
+		}
 	}
-	q.writer = true
+	q.writing, q.writer = true, true
 	c.g.wg.Add(1)
 	// Owned by the connection; ends when the queue is empty, or when the connection is closed, which its reader does
 	// in the end; Shutdown waits for it.
 	go c.writeLoop()
-}
-
-// tryWrite writes segments to fd until it refuses. c.q.mu is held.
-func (c *conn) tryWrite(fd uintptr) bool {
-	q := &c.q
-	for len(q.segs) > 0 {
-		s := &q.segs[0]
-		n, err := writeNonblocking(fd, s.b)
-		q.queued -= n
-		s.b = s.b[n:]
-		if err != nil {
-			q.broken = err
-			return true
-		}
-		if len(s.b) > 0 {
-			return true
-		}
-		if s := c.popLocked(); s.chunk != nil {
-			s.chunk.free()
-		}
-	}
-	return true // never wait for the socket
 }
 
 // writeLoop writes with deadlines what the socket refused.
@@ -236,16 +281,15 @@ func (c *conn) writeLoop() {
 	q := &c.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	defer func() { q.writing, q.writer = false, false }()
 	for {
-		if q.broken != nil || q.dead {
-			q.writer = false
+		if q.broken || q.dead {
 			return
 		}
-		if len(q.segs) == 0 && len(q.latest) > 0 {
+		if len(q.segs) == 0 {
 			c.latestLocked()
 		}
 		if len(q.segs) == 0 {
-			q.writer = false
 			if q.closing {
 				c.doneLocked()
 			} else {
@@ -256,23 +300,19 @@ func (c *conn) writeLoop() {
 		s := c.popLocked()
 		wait := c.g.cfg.QueueAge - time.Duration(c.g.now()-s.at)
 		q.mu.Unlock()
-		var n int
 		err := os.ErrDeadlineExceeded
 		if wait > 0 {
 			_ = c.nc.SetWriteDeadline(time.Now().Add(wait))
-			n, err = c.tr.Write(s.b)
+			_, err = c.tr.Write(s.b)
 		}
 		if s.chunk != nil {
 			s.chunk.free()
 		}
 		q.mu.Lock()
-		q.queued -= n
+		q.queued -= len(s.b)
 		if err != nil {
-			q.queued -= len(s.b) - n
-			q.broken = err
-			q.writer = false
+			c.g.count.dropCut.Inc()
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				c.g.count.dropCut.Inc()
 				c.breakLocked(CloseSlow, "client does not read: the oldest byte waited "+c.g.cfg.QueueAge.String())
 			} else {
 				c.breakLocked(closedLost, err.Error())
@@ -304,9 +344,26 @@ func (c *conn) breakLocked(code CloseCode, text string) {
 	if c.q.closed.code == 0 {
 		c.q.closed = ending{code, text}
 	}
+	c.q.broken = true
 	c.q.closing = true
 	c.closingNow.Store(true)
-	_ = c.nc.Close() // wakes the reader, which cleans up
+	// Wakes the reader, which closes the socket. Closing it here would wait for whoever is inside a call on it, and that
+	// may be the caller, or one who waits for q.mu.
+	_ = c.nc.SetDeadline(time.Unix(1, 0))
+}
+
+// dropLocked forgets what is queued.
+func (c *conn) dropLocked() {
+	q := &c.q
+	if len(q.segs)+len(q.latest) > 0 {
+		c.g.count.dropCut.Inc()
+	}
+	for i := range q.segs {
+		if ch := q.segs[i].chunk; ch != nil {
+			ch.free()
+		}
+	}
+	q.segs, q.latest = nil, nil
 }
 
 // latestLocked moves the waiting pushes of class latest into the queue.
@@ -320,16 +377,28 @@ func (c *conn) latestLocked() {
 	c.q.latest = c.q.latest[:0]
 }
 
-// send queues one websocket frame with payload b (copied) and sees that it is written.
-func (c *conn) send(op int, b []byte) error {
+// send queues one websocket frame with payload b (copied) and sees that it is written, with later by the flusher.
+func (c *conn) send(op int, b []byte, later bool) error {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if err := c.admitLocked(len(b)+wsHeaderSize(len(b)), zmsg.Reliable); err != nil {
 		return err
 	}
 	c.frameLocked(op, b)
-	c.flushLocked()
+	c.sentLocked(later)
 	return nil
+}
+
+// sentLocked sees that what has just been appended is written.
+func (c *conn) sentLocked(later bool) {
+	switch {
+	case c.q.writing: // whoever it is takes it along
+	case !later || c.q.queued >= corkLimit:
+		c.flushLocked()
+	case !c.q.dirty && !c.corked.Load():
+		c.q.dirty = true
+		c.g.flush.add(c)
+	}
 }
 
 func (c *conn) frameLocked(op int, b []byte) {

@@ -75,7 +75,7 @@ func (s *Session) Close(code CloseCode, text string) bool {
 // Reply satisfies zmsg.Replier: it sends the response to the request that token names. A token that is no longer
 // waited for is counted and ignored.
 func (s *Session) Reply(token uint64, r *zmsg.Reply) {
-	seq, ok := s.requests.end(token)
+	seq, others, ok := s.requests.end(token)
 	if !ok {
 		if s.c.closingNow.Load() {
 			s.g.count.dropClosed.Inc()
@@ -84,12 +84,14 @@ func (s *Session) Reply(token uint64, r *zmsg.Reply) {
 		}
 		return
 	}
-	s.respond(seq, r)
+	// With others in flight, more answers are likely to follow at once (a burst that one actor works through): the last
+	// one, or the flusher, writes them all.
+	s.respond(seq, r, others > 0)
 	s.g.requestDone()
 }
 
-// respond sends the response for seq.
-func (s *Session) respond(seq uint64, r *zmsg.Reply) {
+// respond sends the response for seq; later leaves the write to the flusher.
+func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
 	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, ID: r.ID, Seq: seq, Code: r.Code, Text: r.Text, Body: r.Body}
 	b := scratches.Get().(*scratch)
 	defer b.free()
@@ -110,7 +112,7 @@ func (s *Session) respond(seq uint64, r *zmsg.Reply) {
 		b.frame, _ = s.c.encode(b.frame[:0], &f) // nothing in it can fail
 	}
 	s.g.count.response(f.Code)
-	if s.c.send(s.c.op(), b.frame) != nil {
+	if s.c.send(s.c.op(), b.frame, later) != nil {
 		s.g.count.dropClosed.Inc()
 	}
 }
@@ -121,7 +123,7 @@ func (s *Session) respondError(seq uint64, err error) {
 		return
 	}
 	r := zmsg.ErrorReply(err)
-	s.respond(seq, &r)
+	s.respond(seq, &r, false)
 }
 
 // watch adds a; ended says that the session has ended, and how it did is told at once.
