@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
-	"time"
 
 	"zgame/zmetrics"
 	"zgame/zmsg"
@@ -47,14 +46,10 @@ func Async[T any](c *Context, work func(ctx context.Context) (T, error), fn func
 }
 
 func (c *Context) workContext() (context.Context, context.CancelFunc) {
-	var d time.Time
-	if c.it.msg != nil {
-		d = c.it.msg.Deadline
+	if d, ok := c.Deadline(); ok {
+		return context.WithDeadline(c.cell.life(), d)
 	}
-	if d.IsZero() {
-		return context.WithCancel(c.cell.life())
-	}
-	return context.WithDeadline(c.cell.life(), d)
+	return context.WithCancel(c.cell.life())
 }
 
 // jobs is the bounded pool behind Async. Workers exist only while there is work.

@@ -137,8 +137,9 @@ func typesOf(q, r reflect.Type, req, answer proto.Message) *types {
 	if answer != nil {
 		t.reply, _ = zmsg.IDOf(answer)
 	}
-	if t.key, _ = zmsg.KeyFieldOf(req); t.err == nil {
-		_, t.err = zmsg.KeyFieldOf(req)
+	var err error
+	if t.key, err = zmsg.KeyFieldOf(req); t.err == nil {
+		t.err = err
 	}
 	actual, _ := typesCache.LoadOrStore(key, t)
 	return actual.(*types)
@@ -211,6 +212,9 @@ func find(hs []Handler, id uint32) *Handler {
 // cheaper than looking the id up there.
 func findType(hs []Handler, v any) *Handler {
 	t := reflect.TypeOf(v)
+	if t == nil {
+		return nil
+	}
 	for i := range hs {
 		if hs[i].types.req == t {
 			return &hs[i]

@@ -1,0 +1,143 @@
+package zactortest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zactor"
+	"zgame/zmsg"
+)
+
+// Bound is how long a test waits for what should happen at once.
+const Bound = 20 * time.Second
+
+// NewGroup makes a group that is shut down at the end of the test. What the shutdown has to cut fails the test.
+func NewGroup(tb testing.TB, cfg zactor.Config) *zactor.Group {
+	tb.Helper()
+	if cfg.Node.IsZero() {
+		cfg.Node = zmsg.NodeRef{ID: "test", Epoch: 1}
+	}
+	g, err := zactor.NewGroup(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), Bound)
+		defer cancel()
+		if err := g.Shutdown(ctx); err != nil {
+			tb.Errorf("shutdown of the test's group: %v", err)
+		}
+	})
+	return g
+}
+
+// Got is a message that a probe has received.
+type Got struct {
+	Message proto.Message
+	Sender  zactor.Ref
+	User    string
+	Session zmsg.SessionRef
+
+	reply zactor.Deferred
+}
+
+// Reply answers the message, if its sender waits.
+func (g Got) Reply(answer proto.Message) bool { return g.reply.Reply(answer) }
+
+// Fail ends the request with err, if its sender waits.
+func (g Got) Fail(err error) bool { return g.reply.Fail(err) }
+
+// Probe is an actor whose messages a test takes one by one, and answers when it likes.
+type Probe struct {
+	tb  testing.TB
+	ref zactor.Ref
+	got chan Got
+}
+
+// Expected names a type of message that a probe takes.
+type Expected func(p *Probe) zactor.Handler
+
+// Expect makes a probe take messages of the type.
+func Expect[Q any, PQ interface {
+	*Q
+	proto.Message
+}]() Expected {
+	return func(p *Probe) zactor.Handler {
+		return zactor.HandleTell(func(c *zactor.Context, m PQ) error {
+			p.got <- Got{Message: m, Sender: c.Sender(), User: c.User(), Session: c.Session(), reply: c.Defer()}
+			return zactor.ErrDeferred
+		})
+	}
+}
+
+// probeQueue is how many messages a probe takes that the test has not looked at; further ones wait in its mailbox.
+const probeQueue = 1024
+
+// NewProbe starts a probe of the name in g.
+func NewProbe(tb testing.TB, g *zactor.Group, name string, types ...Expected) *Probe {
+	tb.Helper()
+	p := &Probe{tb: tb, got: make(chan Got, probeQueue)}
+	ref, err := g.Spawn(name, func() zactor.Actor { return &probeActor{p, types} })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p.ref = ref
+	return p
+}
+
+type probeActor struct {
+	p     *Probe
+	types []Expected
+}
+
+func (a *probeActor) Handlers() []zactor.Handler {
+	hs := make([]zactor.Handler, 0, len(a.types))
+	for _, t := range a.types {
+		hs = append(hs, t(a.p))
+	}
+	return hs
+}
+
+// Ref returns the probe's ref.
+func (p *Probe) Ref() zactor.Ref { return p.ref }
+
+// Next waits for the next message.
+func (p *Probe) Next() Got {
+	p.tb.Helper()
+	late := time.NewTimer(Bound)
+	defer late.Stop()
+	select {
+	case g := <-p.got:
+		return g
+	case <-late.C:
+		p.tb.Fatalf("no message came to the probe %v within %v", p.ref, Bound)
+		return Got{}
+	}
+}
+
+// Receive waits for the next message and returns it as a Q; a message of another type ends the test.
+func Receive[Q any, PQ interface {
+	*Q
+	proto.Message
+}](p *Probe) (PQ, Got) {
+	p.tb.Helper()
+	g := p.Next()
+	m, ok := g.Message.(PQ)
+	if !ok {
+		p.tb.Fatalf("the probe %v got a %T, want a %T", p.ref, g.Message, m)
+	}
+	return m, g
+}
+
+// None reports what waits though nothing should: it ends the test when a message has come.
+func (p *Probe) None() {
+	p.tb.Helper()
+	select {
+	case g := <-p.got:
+		p.tb.Fatalf("the probe %v got %v, want nothing", p.ref, g.Message)
+	default:
+	}
+}
