@@ -59,11 +59,11 @@ var (
 	ErrDeferred = errors.New("zactor: reply is deferred")
 )
 
-// notRun wraps an error to say that the request was turned down before it did anything.
-type notRun struct{ err error }
+// notRunError wraps an error to say that the request was turned down before it did anything.
+type notRunError struct{ err error }
 
-func (e *notRun) Error() string { return e.err.Error() }
-func (e *notRun) Unwrap() error { return e.err }
+func (e *notRunError) Error() string { return e.err.Error() }
+func (e *notRunError) Unwrap() error { return e.err }
 
 // NotRun wraps the error with which a handler turns a request down before it has done anything: the asker learns
 // Outcome NotExecuted, and whoever routes may try another actor. Without it an error of a handler tells Executed (or
@@ -72,12 +72,12 @@ func NotRun(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &notRun{err}
+	return &notRunError{err}
 }
 
 // handlerReply makes the reply that tells a handler's error.
 func handlerReply(err error) zmsg.Reply {
-	var turned *notRun
+	var turned *notRunError
 	r := zmsg.ErrorReply(err)
 	var coded *zmsg.Error
 	isCoded := errors.As(err, &coded)

@@ -41,6 +41,7 @@ func (f *flow) drain(n int) {
 
 // each runs the benchmark on the raw actor and on ours; tell is how a message gets to actor i.
 func each(b *testing.B, actors int, run func(b *testing.B, f *flow, tell func(i int))) {
+	b.Helper()
 	note := &testpb.Note{N: 1}
 	b.Run("raw", func(b *testing.B) {
 		var f flow
@@ -70,6 +71,7 @@ func each(b *testing.B, actors int, run func(b *testing.B, f *flow, tell func(i 
 
 func BenchmarkTell(b *testing.B) {
 	each(b, 1, func(b *testing.B, f *flow, tell func(i int)) {
+		b.Helper()
 		b.ReportAllocs()
 		n := 0
 		for b.Loop() {
@@ -83,6 +85,7 @@ func BenchmarkTell(b *testing.B) {
 
 func BenchmarkTell8(b *testing.B) {
 	each(b, 1, func(b *testing.B, f *flow, tell func(i int)) {
+		b.Helper()
 		b.ReportAllocs()
 		var left atomic.Int64
 		b.ResetTimer()
@@ -103,6 +106,7 @@ func BenchmarkTell8(b *testing.B) {
 
 func BenchmarkTellRoundRobin1000(b *testing.B) {
 	each(b, 1000, func(b *testing.B, f *flow, tell func(i int)) {
+		b.Helper()
 		b.ReportAllocs()
 		n := 0
 		for b.Loop() {
@@ -161,6 +165,7 @@ func BenchmarkAsk(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
 			run := func(b *testing.B, ask func()) {
+				b.Helper()
 				b.ReportAllocs()
 				var left atomic.Int64
 				left.Store(int64(b.N))

@@ -41,24 +41,31 @@ func (s *sessions) say(format string, args ...any) error {
 func (s *sessions) Push(to zmsg.SessionRef, p *zmsg.Push) error {
 	return s.say("push %d %d %d", to.ID, p.ID, p.Class)
 }
+
 func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
 	return s.say("many %d %d", len(to), p.ID)
 }
+
 func (s *sessions) Publish(group string, p *zmsg.Push) error {
 	return s.say("publish %s %d", group, p.ID)
 }
+
 func (s *sessions) Join(r zmsg.SessionRef, group string) error {
 	return s.say("join %d %s", r.ID, group)
 }
+
 func (s *sessions) Leave(r zmsg.SessionRef, group string) error {
 	return s.say("leave %d %s", r.ID, group)
 }
+
 func (s *sessions) Kick(r zmsg.SessionRef, code uint32, text string) error {
 	return s.say("kick %d %d %s", r.ID, code, text)
 }
+
 func (s *sessions) Watch(r zmsg.SessionRef, actor uint64) error {
 	return s.say("watch %d %d", r.ID, actor)
 }
+
 func (s *sessions) Unwatch(r zmsg.SessionRef, actor uint64) error {
 	return s.say("unwatch %d %d", r.ID, actor)
 }

@@ -35,6 +35,8 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+var nilMap map[string]int // writing to it panics
+
 // counter answers a Ping with how many messages its instance has had; 0 panics, -1 ends the goroutine.
 func counter(starts, stops *atomic.Int32) func() zactor.Actor {
 	return func() zactor.Actor {
@@ -43,8 +45,7 @@ func counter(starts, stops *atomic.Int32) func() zactor.Actor {
 			handlers: []zactor.Handler{zactor.Handle(func(_ *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {
 				switch p.GetN() {
 				case 0:
-					var m map[string]int
-					m["x"] = 1 // the panic of a nil map
+					nilMap["x"] = 1
 				case -1:
 					runtime.Goexit()
 				}

@@ -1,6 +1,7 @@
 package zactor_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"

@@ -42,8 +42,10 @@ func TestDispatchOrder(t *testing.T) {
 		{name: "a full mailbox is busy", local: true, refuse: zmsg.ErrBusy, id: 5, want: zroute.Busy, wantErr: zmsg.ErrBusy},
 		{name: "a stopped target is none", local: true, refuse: zmsg.ErrStopped, id: 5, want: zroute.OnRemote, tried: 1},
 		{name: "a draining target is none", local: true, refuse: zmsg.ErrDraining, id: 5, want: zroute.OnRemote, tried: 1},
-		{name: "router says not here", local: true, id: 5, want: zroute.OnRemote, tried: 1,
-			router: pick(0, fmt.Errorf("no shard: %w", zroute.ErrNotFound))},
+		{
+			name: "router says not here", local: true, id: 5, want: zroute.OnRemote, tried: 1,
+			router: pick(0, fmt.Errorf("no shard: %w", zroute.ErrNotFound)),
+		},
 		{name: "router fails", local: true, id: 5, want: zroute.Failed, wantErr: errShard, router: pick(0, errShard)},
 		{name: "router out of range", local: true, id: 5, want: zroute.OnLocal, router: pick(9, nil)},
 		{name: "router below range", local: true, id: 5, want: zroute.OnLocal, router: pick(-1, nil)},
@@ -121,8 +123,10 @@ func TestFallbackModel(t *testing.T) {
 				return zmsg.ErrTooLarge
 			}
 		}}
-		d, err := zroute.New(zroute.Config{Node: self, Remote: &r, Sender: l,
-			Strategy: zroute.RemoteStrategyFunc(func(*zmsg.Message, []zroute.RemoteCandidate) int { return preferred })})
+		d, err := zroute.New(zroute.Config{
+			Node: self, Remote: &r, Sender: l,
+			Strategy: zroute.RemoteStrategyFunc(func(*zmsg.Message, []zroute.RemoteCandidate) int { return preferred }),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
