@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -273,5 +274,33 @@ func TestBucket(t *testing.T) {
 	}
 	if !b.take(int64(time.Hour), 10, 3) || b.strikes != 0 || b.tokens != 2 {
 		t.Errorf("refill: %+v", b)
+	}
+}
+
+// An idle session is one goroutine, and holds no buffer but gorilla's.
+func TestIdleSessionIsOneGoroutine(t *testing.T) {
+	r := newRig(t)
+	r.login("first").echo("x")
+	before := runtime.NumGoroutine()
+	const n = 50
+	for range n {
+		c := r.dialRaw(true)
+		ref := c.hello("ann")
+		if err := r.Push(ref, &zmsg.Push{ID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.wsRead(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "one goroutine each", func() bool { return runtime.NumGoroutine() == before+n })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.conns {
+		c.q.mu.Lock()
+		if c.q.queued != 0 || len(c.q.segs) != 0 || c.q.writing {
+			t.Errorf("queue of an idle session: %d bytes, %d segments, writing %v", c.q.queued, len(c.q.segs), c.q.writing)
+		}
+		c.q.mu.Unlock()
 	}
 }

@@ -1,0 +1,62 @@
+//go:build !race && !invariants
+
+package zgate
+
+import (
+	"bytes"
+	"testing"
+
+	"zgame/zmsg"
+)
+
+// reset forgets what is queued, as if it had been written.
+func (c *conn) reset() {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	for i := range c.q.segs {
+		if ch := c.q.segs[i].chunk; ch != nil {
+			ch.free()
+		}
+	}
+	c.q.segs, c.q.queued = c.q.segs[:0], 0
+}
+
+// The way of a request through the gate, from the websocket message to the queued response, does not allocate; neither
+// does a push.
+func TestAllocationBudget(t *testing.T) {
+	reply := &zmsg.Reply{ID: 2, Body: make([]byte, 64)}
+	r := newRig(t, func(c *Config) {
+		c.Rate = -1
+		c.Handlers[1] = func(_ *Session, m *zmsg.Message) {
+			m.Reply(reply)
+			m.Release()
+		}
+	})
+	c := &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}}
+	c.timer.conn = c
+	s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}}
+	c.session.Store(s)
+	c.corked.Store(true)
+	packet := zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 1, ID: 1, Seq: 7, Body: make([]byte, 64)})
+	buf := new(bytes.Buffer)
+	if n := testing.AllocsPerRun(1000, func() {
+		buf.Reset()
+		buf.Write(packet)
+		if v := s.handle(message{opBinary, buf}); v != nil {
+			t.Fatal(v)
+		}
+		c.reset()
+	}); n > 0 {
+		t.Errorf("%v allocations for a request", n)
+	}
+	p := &zmsg.Push{ID: 9, Body: make([]byte, 64)}
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := s.Push(p); err != nil {
+			t.Fatal(err)
+		}
+		c.reset()
+	}); n > 0 {
+		t.Errorf("%v allocations for a push", n)
+	}
+	r.wheel.remove(&c.timer)
+}
