@@ -76,14 +76,18 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	return runAll(ctx, env, app, list, log)
+	pages, err := openPages(ctx, app, list)
+	defer closeAll(pages)
+	if err != nil {
+		return err
+	}
+	welcomePages(list)
+	return runAll(ctx, env, app, list, pages, log)
 }
 
-// devSettings makes the settings of each node: loopback, text messages allowed, the pages of all nodes welcome at every
-// gate.
+// devSettings makes the settings of each node: loopback, text messages allowed.
 func devSettings(f devFlags, servers *Servers) ([]znode.Settings, error) {
 	var list []znode.Settings
-	var origins []string
 	for k := range f.nodes {
 		s := znode.DefaultSettings()
 		s.Node.ID, s.Log.Level = "n"+strconv.Itoa(k+1), f.level
@@ -100,15 +104,50 @@ func devSettings(f devFlags, servers *Servers) ([]znode.Settings, error) {
 			}
 			*p.to = address
 		}
-		if _, port, err := net.SplitHostPort(s.Page.Address); err == nil && port != "0" {
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// openPages opens the page ports that the system is to choose, and writes them into the settings: the gates must know
+// the pages' origins before any node starts. The listener of a page with a port of its own is nil; the node opens it when
+// it is ready.
+func openPages(ctx context.Context, app znode.App, list []znode.Settings) ([]net.Listener, error) {
+	pages := make([]net.Listener, len(list))
+	for k := range list {
+		address := &list[k].Page.Address
+		if _, port, err := net.SplitHostPort(*address); err != nil || port != "0" || app.Page == nil {
+			continue
+		}
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", *address)
+		if err != nil {
+			return pages, fmt.Errorf("--page: %w", err)
+		}
+		pages[k], *address = ln, ln.Addr().String()
+	}
+	return pages, nil
+}
+
+// closeAll closes what has been opened; a node may have closed its own already.
+func closeAll(listeners []net.Listener) {
+	for _, ln := range listeners {
+		if ln != nil {
+			_ = ln.Close()
+		}
+	}
+}
+
+// welcomePages lets the pages of all nodes connect to every gate.
+func welcomePages(list []znode.Settings) {
+	var origins []string
+	for k := range list {
+		if _, port, err := net.SplitHostPort(list[k].Page.Address); err == nil {
 			origins = append(origins, "http://localhost:"+port, "http://127.0.0.1:"+port)
 		}
-		list = append(list, s)
 	}
 	for k := range list {
 		list[k].Gate.Origins = origins
 	}
-	return list, nil
 }
 
 // addPort adds k to the port of address; port 0 (any free one) stays.
@@ -129,12 +168,12 @@ func addPort(address string, k int) (string, error) {
 
 // runAll starts the nodes one after the other, prints the banner, and serves until ctx ends or a node fails; then all
 // stop side by side.
-func runAll(ctx context.Context, env Env, app znode.App, list []znode.Settings, log *slog.Logger) error {
+func runAll(ctx context.Context, env Env, app znode.App, list []znode.Settings, pages []net.Listener, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var nodes []*znode.Node
-	for _, s := range list {
-		n, err := znode.New(znode.Config{Settings: s, App: app, Logger: log})
+	for k, s := range list {
+		n, err := znode.New(znode.Config{Settings: s, App: app, ListenPage: pages[k], Logger: log})
 		if err == nil {
 			err = n.Start(ctx)
 		}

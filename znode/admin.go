@@ -22,13 +22,18 @@ type server struct {
 	done chan struct{} // closed when Serve has returned
 }
 
-// serve listens on address and serves h. what and flag are said when the port is in use.
-func serve(ctx context.Context, what, key, address string, h http.Handler, log *slog.Logger) (*server, error) {
+// listen opens address. what and key are said when the port is in use.
+func listen(ctx context.Context, what, key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, portError(what, key, address, err)
 	}
+	return ln, nil
+}
+
+// serve serves h on ln, which it takes.
+func serve(what string, ln net.Listener, h http.Handler, log *slog.Logger) *server {
 	s := &server{ln: ln, done: make(chan struct{}), http: &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}}
@@ -39,7 +44,7 @@ func serve(ctx context.Context, what, key, address string, h http.Handler, log *
 			log.Error("http server ended", "server", what, "err", err)
 		}
 	}()
-	return s, nil
+	return s
 }
 
 // portError says which port could not be opened and which setting moves it.

@@ -47,6 +47,9 @@ type Config struct {
 	Backends Backends
 	// Listen replaces the opening of the gate's port, for tests in memory.
 	Listen net.Listener
+	// ListenPage replaces the opening of the page's port, for programs that must know it before the node starts. It is
+	// the caller's until the node is ready and serves there, and the node's from then on.
+	ListenPage net.Listener
 	// Logger gets what the node and its parts say; nil discards.
 	Logger *slog.Logger
 }
@@ -267,22 +270,31 @@ func (n *Node) setup(context.Context) error {
 	return n.cfg.App.Setup(n)
 }
 
-func (n *Node) open(ctx context.Context) (err error) {
+func (n *Node) open(ctx context.Context) error {
 	s := &n.cfg.Settings
 	if s.Admin.Address != "" {
-		if n.admin, err = serve(ctx, "admin server", "admin.address", s.Admin.Address, n.adminHandler(), n.log); err != nil {
+		ln, err := listen(ctx, "admin server", "admin.address", s.Admin.Address)
+		if err != nil {
 			return err
 		}
+		n.admin = serve("admin server", ln, n.adminHandler(), n.log)
 	}
 	if n.gate != nil {
-		if err = n.gate.Start(ctx); err != nil {
+		if err := n.gate.Start(ctx); err != nil {
 			return portError("gate", "gate.address", s.Gate.Address, err)
 		}
 	}
 	if s.Page.Address != "" && n.cfg.App.Page != nil {
-		n.page, err = serve(ctx, "page server", "page.address", s.Page.Address, n.pageHandler(), n.log)
+		ln := n.cfg.ListenPage
+		if ln == nil {
+			var err error
+			if ln, err = listen(ctx, "page server", "page.address", s.Page.Address); err != nil {
+				return err
+			}
+		}
+		n.page = serve("page server", ln, n.pageHandler(), n.log)
 	}
-	return err
+	return nil
 }
 
 // Self returns the node's identity; zero before Start has joined the cluster.
