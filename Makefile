@@ -3,13 +3,13 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 
-MODULES    := . test bench
+MODULES    := . test
 BIN        := bin
 LINT       := $(BIN)/golangci-lint
 FUZZTIME   ?= 10s
 BENCHTIME  ?= 1s
 COUNT      ?= 1
-PROTO_GO   := go run ./internal/protogen
+PROTO_GO   := go run ./cmd/protogen
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,6 +17,10 @@ help: ## show this help
 build: ## build every package and bin/gameserver
 	go build ./...
 	go build -o $(BIN)/gameserver ./cmd/gameserver
+
+cross: ## the library and the binary build for macOS and Windows too
+	GOOS=darwin GOARCH=arm64 go build ./...
+	GOOS=windows GOARCH=amd64 go build ./...
 
 test: ## go test ./... in this module and the nested ones; needs Go only
 	@for m in $(MODULES); do echo "== go test ./... in $$m"; (cd $$m && go test ./...); done
@@ -36,18 +40,43 @@ $(LINT): tools/go.mod
 	cd tools && go build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 proto: ## compile the .proto files to Go
-	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto
+	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto
 	$(PROTO_GO) -I proto,examples/chat/proto chat/chat.proto
 
 proto-check: ## fail when generated Go differs from the .proto files
-	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto
+	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto
 	$(PROTO_GO) -check -I proto,examples/chat/proto chat/chat.proto
+
+web: ts-install ## rebuild generated TypeScript and the page bundles from their sources
+	cd clients/ts && node scripts/gen.mjs && node scripts/bundle.mjs ../../examples/chat/web/app.ts ../../examples/chat/web/dist/
+
+web-check: ts-install ## TypeScript: type check, tests, and committed bundles equal to their sources
+	cd clients/ts && node scripts/gen.mjs --check && npm run --silent typecheck && npm test --silent
+	cd clients/ts && node scripts/bundle.mjs ../../examples/chat/web/app.ts ../../examples/chat/web/dist/ --check
+
+ts-install:
+	cd clients/ts && npm ci --no-audit --no-fund --silent
+
+browser-test: build ## two tabs on two nodes in headless Chromium (Debian's package; CHROMIUM=path for another)
+	cd test/browser && npm ci --no-audit --no-fund --silent
+	cd test/browser && GAMESERVER=../../$(BIN)/gameserver npm test --silent
+
+FUZZ := ./zmsg:FuzzFrame ./zmsg:FuzzEnvelope ./zmsg:FuzzPacket ./zmsg:FuzzBatch ./zmsg:FuzzText ./internal/settings:FuzzLoad
+
+fuzz: ## every fuzz target for FUZZTIME (10s)
+	@for f in $(FUZZ); do echo "== fuzz $$f"; go test -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME) $${f%%:*}; done
 
 bench: ## benchmarks, next to their baselines (BENCHTIME=1s COUNT=1)
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(COUNT) ./...
 
 bench-smoke: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./...
+
+docs: ## links between the documents lead somewhere
+	go test ./internal/doctest
+
+vuln: ## known vulnerabilities of dependencies; needs the open network, so it is no part of ci
+	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 clean: ## remove what was built
 	rm -rf $(BIN) .zgame
@@ -57,6 +86,10 @@ ci: ## everything CI runs; what needs the browser or Node is installed by .ci/ru
 	$(MAKE) test
 	$(MAKE) race
 	$(MAKE) lint
+	$(MAKE) cross
+	$(MAKE) web-check
+	$(MAKE) browser-test
+	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
-.PHONY: help build test race lint proto proto-check bench bench-smoke clean ci
+.PHONY: help build cross test race lint proto proto-check web web-check ts-install browser-test fuzz bench bench-smoke docs vuln clean ci

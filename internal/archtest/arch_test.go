@@ -35,9 +35,10 @@ var arrows = map[string][]string{
 	"examples":           {"*"},
 	"internal/embedded":  {},
 	"internal/logging":   {},
-	"internal/protogen":  {},
 	"internal/archtest":  {},
 	"internal/mongowire": {},
+	"internal/doctest":   {},
+	"proto":              {},
 	"internal/settings":  {},
 }
 

@@ -31,7 +31,7 @@ const (
 	flagMoreToCome = 1 << 1
 )
 
-// ErrMalformed: the bytes are no message that this package knows.
+// ErrMalformed says that the bytes are no message that this package knows.
 var ErrMalformed = errors.New("mongowire: malformed message")
 
 // Message is one message with its header.

@@ -3,7 +3,7 @@
 //   node clients/ts/scripts/gen.mjs           writes what is committed
 //   node clients/ts/scripts/gen.mjs --check   writes nothing and exits with 1 when something is out of date
 //
-// No protoc: internal/protogen compiles the .proto files and writes the CodeGeneratorRequest, protoc-gen-es answers it.
+// No protoc: cmd/protogen compiles the .proto files and writes the CodeGeneratorRequest, protoc-gen-es answers it.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ let stale = 0;
 try {
   for (const t of targets) {
     const descriptors = join(tmp, "request");
-    execFileSync("go", ["run", "./internal/protogen", "-descriptors", descriptors, "-out", tmp, "-I", t.include, ...t.files],
+    execFileSync("go", ["run", "./cmd/protogen", "-descriptors", descriptors, "-out", tmp, "-I", t.include, ...t.files],
       { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
     const request = fromBinary(CodeGeneratorRequestSchema, readFileSync(descriptors));
     request.parameter = ["target=ts", "import_extension=js", t.parameter].filter(Boolean).join(",");

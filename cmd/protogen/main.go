@@ -12,6 +12,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/pluginpb"
+
+	zgameproto "zgame/proto"
 )
 
 func main() {
@@ -90,7 +93,11 @@ func run(files, include []string, module, out, descriptors string, check bool) e
 // compile parses files and what they import into the request that protoc would send to a plugin.
 func compile(files, include []string, module string) (*pluginpb.CodeGeneratorRequest, error) {
 	c := protocompile.Compiler{
-		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: include}),
+		Resolver: protocompile.WithStandardImports(protocompile.CompositeResolver{
+			&protocompile.SourceResolver{ImportPaths: include},
+			// zgame/options.proto is in the binary: a protocol outside of this module imports it without a copy.
+			&protocompile.SourceResolver{Accessor: func(path string) (io.ReadCloser, error) { return zgameproto.Files.Open(path) }},
+		}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
 	compiled, err := c.Compile(context.Background(), files...)
