@@ -181,7 +181,7 @@ func (c *Change) Apply(cur Record, found bool) (next Record, landed bool, err er
 func (c *Change) next(cur Record) Record {
 	r := Record{Key: c.Key, Own: c.Own, Rev: c.Rev + 1, WID: c.WID}
 	r.Own.Pending = false
-	switch c.Op {
+	switch c.Op { //nolint:exhaustive // a Save changes no owner, the others are no writes
 	case OpCreate:
 		r.Own = Own{Node: c.Node, Version: cur.Own.Version + 1}
 		r.Rev = cur.Rev + 1

@@ -73,7 +73,7 @@ func Resolve(ctx context.Context, s Store, c *Change) (Record, error) {
 			err = stillUnknown(rerr)
 			continue
 		}
-		switch Decide(c, cur, cur.Rev > 0) {
+		switch Decide(c, cur, cur.Rev > 0) { //nolint:exhaustive // Reissue goes on below
 		case Landed:
 			return cur, nil
 		case Overtaken:

@@ -26,7 +26,7 @@
 //
 // A write costs one round trip where the driver remembers the record's token (Config.Remember), else two. Remembered
 // tokens are never trusted for an answer, only for a try: a token names one exact document. Scan reads the headers of
-// all records, not their states: some 100,000 to 500,000 records a second.
+// all records, not their states: 110,000 records a second on two busy cores (BenchmarkScan).
 //
 // # Limits
 //

@@ -92,7 +92,9 @@ func TestNamesAndBack(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	k := func(id string) zmsg.Key { return zmsg.Key{ID: id} }
-	h := func(id string, seq uint64) head { return head{seq: seq, rec: zstore.Record{Key: k(id), State: []byte("large")}} }
+	h := func(id string, seq uint64) head {
+		return head{seq: seq, rec: zstore.Record{Key: k(id), State: []byte("large")}}
+	}
 	c := newTokens(2)
 	c.put(h("a", 1))
 	c.put(h("b", 2))

@@ -63,7 +63,7 @@ func (s *Store) scanned(ctx context.Context, cons jetstream.Consumer, received u
 	defer end()
 	info, err := cons.Info(call)
 	if err != nil {
-		return false, notRead(ctx, zstore.OpScan, call, err)
+		return false, notRead(ctx, call, zstore.OpScan, err)
 	}
 	if info.Delivered.Consumer != received {
 		return false, fmt.Errorf("%w: scan got %d headers of %d that were sent", zstore.ErrUnavailable, received, info.Delivered.Consumer)
@@ -87,7 +87,7 @@ func (s *Store) openScan(ctx context.Context) (jetstream.Consumer, error) {
 		InactiveThreshold: 30 * time.Second, // the server forgets it where closeScan cannot reach it
 	})
 	if err != nil {
-		return nil, notRead(ctx, zstore.OpScan, call, err)
+		return nil, notRead(ctx, call, zstore.OpScan, err)
 	}
 	return cons, nil
 }
@@ -113,7 +113,7 @@ func (s *Store) scanSome(ctx context.Context, cons jetstream.Consumer, each func
 	defer end()
 	batch, err := cons.FetchNoWait(scanBatch)
 	if err != nil {
-		return 0, false, notRead(ctx, zstore.OpScan, call, err)
+		return 0, false, notRead(ctx, call, zstore.OpScan, err)
 	}
 	more = true
 	for {
@@ -121,7 +121,7 @@ func (s *Store) scanSome(ctx context.Context, cons jetstream.Consumer, each func
 		case msg, ok := <-batch.Messages():
 			if !ok {
 				if err := batch.Error(); err != nil {
-					return n, false, notRead(ctx, zstore.OpScan, call, err)
+					return n, false, notRead(ctx, call, zstore.OpScan, err)
 				}
 				return n, more, nil
 			}
@@ -132,7 +132,7 @@ func (s *Store) scanSome(ctx context.Context, cons jetstream.Consumer, each func
 				more = false // but the batch is taken to its end: its goroutine ends then
 			}
 		case <-call.Done():
-			return n, false, notRead(ctx, zstore.OpScan, call, call.Err())
+			return n, false, notRead(ctx, call, zstore.OpScan, call.Err())
 		}
 	}
 }

@@ -224,7 +224,7 @@ func (s *Store) Read(ctx context.Context, k zmsg.Key) (_ zstore.Record, err erro
 	h, err := s.get(call, k, subject(s.prefix, k))
 	switch {
 	case err != nil:
-		return zstore.Record{}, notRead(ctx, zstore.OpRead, call, err)
+		return zstore.Record{}, notRead(ctx, call, zstore.OpRead, err)
 	case !h.found():
 		return zstore.Record{Key: k}, fmt.Errorf("%w: %s", zstore.ErrNotFound, k)
 	case h.rec.Deleted:
@@ -255,7 +255,7 @@ func (s *Store) get(ctx context.Context, k zmsg.Key, subj string) (head, error) 
 }
 
 // notRead says why a call that wrote nothing failed: the caller's context, a document that is not ours, or the server.
-func notRead(ctx context.Context, op zstore.Op, call context.Context, err error) error {
+func notRead(ctx, call context.Context, op zstore.Op, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("kvstore: %s: %w", op, ctx.Err())
 	}
@@ -305,7 +305,7 @@ func (s *Store) Ping(ctx context.Context) (err error) {
 	}
 	defer end()
 	if _, err := s.js.Stream(call, "KV_"+s.cfg.Bucket); err != nil {
-		return notRead(ctx, zstore.OpPing, call, err)
+		return notRead(ctx, call, zstore.OpPing, err)
 	}
 	return nil
 }

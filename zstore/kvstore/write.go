@@ -50,7 +50,7 @@ func (s *Store) write(ctx context.Context, c *zstore.Change) (_ zstore.Record, e
 			s.hit.Inc()
 			rec, err := s.put(call, subj, h, next)
 			if !errors.Is(err, errStale) {
-				return rec, s.notWritten(ctx, c, call, err)
+				return rec, s.notWritten(ctx, call, c, err)
 			}
 			s.stale.Inc()
 		}
@@ -63,7 +63,7 @@ func (s *Store) write(ctx context.Context, c *zstore.Change) (_ zstore.Record, e
 		}
 		h, err := s.get(call, c.Key, subj)
 		if err != nil {
-			return zstore.Record{}, notRead(ctx, c.Op, call, err)
+			return zstore.Record{}, notRead(ctx, call, c.Op, err)
 		}
 		next, landed, err := c.Apply(h.rec, h.found())
 		if err != nil {
@@ -74,7 +74,7 @@ func (s *Store) write(ctx context.Context, c *zstore.Change) (_ zstore.Record, e
 		}
 		rec, err := s.put(call, subj, h, next)
 		if !errors.Is(err, errStale) {
-			return rec, s.notWritten(ctx, c, call, err)
+			return rec, s.notWritten(ctx, call, c, err)
 		}
 	}
 	return zstore.Record{}, fmt.Errorf("%w: %s of %s: the server refuses the write as out of date, though it reads as current",
@@ -127,7 +127,7 @@ func (d definite) Unwrap() error { return d.error }
 const codeStoreFailed jetstream.ErrorCode = 10077
 
 // notWritten says what an error of put means. Whatever is not known to be definite is unknown.
-func (s *Store) notWritten(ctx context.Context, c *zstore.Change, call context.Context, err error) error {
+func (s *Store) notWritten(ctx, call context.Context, c *zstore.Change, err error) error {
 	if err == nil {
 		return nil
 	}

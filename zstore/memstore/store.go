@@ -198,7 +198,7 @@ func (s *Store) write(ctx context.Context, c *zstore.Change) (_ zstore.Record, e
 	if err != nil {
 		return zstore.Record{}, err
 	}
-	switch fault.Kind {
+	switch fault.Kind { //nolint:exhaustive // enter has taken the others
 	case UnknownNotLanded:
 		return zstore.Record{}, fmt.Errorf("%w: injected, not landed", zstore.ErrUnknown)
 	case UnknownLanded:

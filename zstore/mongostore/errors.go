@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/event"
@@ -106,16 +107,12 @@ func unknown(ctx context.Context, c *zstore.Change, err error) error {
 // stateChange reports the errors of a server that stops, or is or becomes no primary. A write may have been under way,
 // or an attempt before may have landed.
 func stateChange(err mongo.ServerError) bool {
-	for _, code := range []int{
+	codes := []int{
 		6, 7, 89, // host unreachable, not found, network timeout (from a mongos)
 		91, 189, 262, // shutdown, stepped down, exceeded time limit
 		9001, 10058, 10107, 11600, 11602, 13435, 13436, // socket, not primary, interrupted
-	} {
-		if err.HasErrorCode(code) {
-			return true
-		}
 	}
-	return err.HasErrorLabel("RetryableWriteError") || err.HasErrorLabel("TransientTransactionError")
+	return slices.ContainsFunc(codes, err.HasErrorCode) || err.HasErrorLabel("RetryableWriteError") || err.HasErrorLabel("TransientTransactionError")
 }
 
 // concernNotMet reports a write that happened at the primary and is not known to have reached a majority's journals.

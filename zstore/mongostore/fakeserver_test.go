@@ -132,12 +132,21 @@ func (f *fakeServer) reply(name string, cmd bson.Raw) answer {
 	case "hello", "isMaster", "ismaster":
 		addr := f.l.Addr().String()
 		return answer{doc: bson.D{
-			{Key: "helloOk", Value: true}, {Key: "isWritablePrimary", Value: true}, {Key: "ismaster", Value: true},
-			{Key: "setName", Value: "rs0"}, {Key: "hosts", Value: bson.A{addr}}, {Key: "me", Value: addr}, {Key: "primary", Value: addr},
-			{Key: "setVersion", Value: int32(1)}, {Key: "electionId", Value: bson.ObjectID{1}},
-			{Key: "maxBsonObjectSize", Value: int32(16777216)}, {Key: "maxMessageSizeBytes", Value: int32(48000000)},
-			{Key: "maxWriteBatchSize", Value: int32(100000)}, {Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
-			{Key: "minWireVersion", Value: int32(0)}, {Key: "maxWireVersion", Value: int32(21)},
+			{Key: "helloOk", Value: true},
+			{Key: "isWritablePrimary", Value: true},
+			{Key: "ismaster", Value: true},
+			{Key: "setName", Value: "rs0"},
+			{Key: "hosts", Value: bson.A{addr}},
+			{Key: "me", Value: addr},
+			{Key: "primary", Value: addr},
+			{Key: "setVersion", Value: int32(1)},
+			{Key: "electionId", Value: bson.ObjectID{1}},
+			{Key: "maxBsonObjectSize", Value: int32(16777216)},
+			{Key: "maxMessageSizeBytes", Value: int32(48000000)},
+			{Key: "maxWriteBatchSize", Value: int32(100000)},
+			{Key: "logicalSessionTimeoutMinutes", Value: int32(30)},
+			{Key: "minWireVersion", Value: int32(0)},
+			{Key: "maxWireVersion", Value: int32(21)},
 		}}
 	case "endSessions", "createIndexes", "killCursors":
 		return answer{}

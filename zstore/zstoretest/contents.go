@@ -49,8 +49,12 @@ func testKeys(b *bench) {
 	}
 
 	for _, k := range []zmsg.Key{
-		{ID: "a"}, {Type: 2, Zone: 1, ID: "a"}, {Type: 12, ID: "a"}, {Zone: 12, ID: "a"},
-		{Type: math.MaxUint32, Zone: math.MaxUint32, ID: "a"}, {Type: math.MaxInt32 + 1, ID: "a"},
+		{ID: "a"},
+		{Type: 2, Zone: 1, ID: "a"},
+		{Type: 12, ID: "a"},
+		{Zone: 12, ID: "a"},
+		{Type: math.MaxUint32, Zone: math.MaxUint32, ID: "a"},
+		{Type: math.MaxInt32 + 1, ID: "a"},
 	} {
 		b.create(k, ann, k.String())
 		b.wantRead(k, zstore.Own{Node: ann, Version: 1}, 1, k.String())

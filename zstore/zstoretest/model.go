@@ -51,7 +51,7 @@ func Model(t *testing.T, open Open) {
 
 // model is what a store should be, as simple as it can be said, and apart from zstore.Change on purpose.
 type model struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // one test's
 	s      zstore.Store
 	keys   []zmsg.Key
 	nodes  []zmsg.NodeRef
@@ -137,7 +137,7 @@ func (m *model) apply(c zstore.Change) (*doc, error) {
 	exists := d != nil && !d.deleted
 	matches := exists && d.node == c.Own.Node && d.version == c.Own.Version && d.rev == c.Rev
 	var n doc
-	switch c.Op {
+	switch c.Op { //nolint:exhaustive // the writes alone
 	case zstore.OpCreate:
 		if exists {
 			return nil, zstore.ErrConflict
@@ -158,7 +158,7 @@ func (m *model) apply(c zstore.Change) (*doc, error) {
 		if !matches {
 			return nil, zstore.ErrConflict
 		}
-		switch c.Op {
+		switch c.Op { //nolint:exhaustive // these three, says the line above
 		case zstore.OpSave:
 			n = doc{node: d.node, version: d.version, rev: d.rev + 1, text: string(c.State), schema: c.Schema}
 		case zstore.OpMove:

@@ -3,6 +3,7 @@ package zstoretest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -221,8 +222,8 @@ func testSum(b *bench) {
 			c := zstore.Change{Op: zstore.OpSave, Key: k, Own: rec.Own, Rev: rec.Rev, Write: state(fmt.Sprint(sum + 1)), WID: id()}
 			// An answer that is lost and then overtaken by another writer leaves the outcome open for good, so each
 			// counts what it knows from a mark of its own in Done.
-			c.Done = append(rec.Done[:len(rec.Done):len(rec.Done)], zstore.Done{Origin: strconv.Itoa(i), Seq: uint64(n)})
-			if slicesHas(rec.Done, strconv.Itoa(i), uint64(n)) {
+			c.Done = append(slices.Clip(rec.Done), zstore.Done{Origin: strconv.Itoa(i), Seq: uint64(n)})
+			if slices.ContainsFunc(rec.Done, func(d zstore.Done) bool { return d.Origin == strconv.Itoa(i) && d.Seq == uint64(n) }) {
 				n++
 				continue
 			}
@@ -239,13 +240,4 @@ func testSum(b *bench) {
 	if string(rec.State) != strconv.Itoa(want) || rec.Rev != uint64(want)+1 || len(rec.Done) != want {
 		b.Fatalf("sum %s at revision %d with %d marks, want %d", rec.State, rec.Rev, len(rec.Done), want)
 	}
-}
-
-func slicesHas(done []zstore.Done, origin string, seq uint64) bool {
-	for _, d := range done {
-		if d.Origin == origin && d.Seq == seq {
-			return true
-		}
-	}
-	return false
 }
