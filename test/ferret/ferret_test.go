@@ -34,7 +34,7 @@ type place struct {
 	raw *mongo.Client // behind the store's back
 }
 
-func newPlace(t testing.TB, uri string) *place {
+func newPlace(t *testing.T, uri string) *place {
 	t.Helper()
 	raw, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
@@ -54,7 +54,7 @@ func newPlace(t testing.TB, uri string) *place {
 	return p
 }
 
-func startFerret(t testing.TB) *ferret.Server {
+func startFerret(t *testing.T) *ferret.Server {
 	t.Helper()
 	srv, err := ferret.Start(t.TempDir())
 	if err != nil {
@@ -70,7 +70,7 @@ func (p *place) config() mongostore.Config {
 	}
 }
 
-func open(t testing.TB, cfg mongostore.Config) *mongostore.Store {
+func open(t *testing.T, cfg mongostore.Config) *mongostore.Store {
 	t.Helper()
 	s, err := mongostore.New(cfg)
 	if err != nil {
@@ -86,9 +86,10 @@ func idOf(k zmsg.Key) bson.D {
 
 // suite runs the conformance suite; f adds what the server allows.
 func suite(t *testing.T, p *place, f zstoretest.Features) {
+	t.Helper()
 	var cfg mongostore.Config
 	coll := func() *mongo.Collection { return p.raw.Database(cfg.Database).Collection(cfg.Collection) }
-	f.Second = func(t *testing.T, _ zstore.Store) zstore.Store { return open(t, cfg) }
+	f.Second = func(t *testing.T, _ zstore.Store) zstore.Store { t.Helper(); return open(t, cfg) }
 	f.AddUnknown = func(t *testing.T, _ zstore.Store, k zmsg.Key) {
 		t.Helper()
 		res, err := coll().UpdateOne(t.Context(), idOf(k), bson.D{{Key: "$set", Value: bson.D{{Key: "future", Value: 1}, {Key: "own.future", Value: "x"}}}})
@@ -115,6 +116,7 @@ func suite(t *testing.T, p *place, f zstoretest.Features) {
 		}
 	}
 	zstoretest.Run(t, f, func(t *testing.T) zstore.Store {
+		t.Helper()
 		cfg = p.config()
 		return open(t, cfg)
 	})

@@ -2,6 +2,7 @@ package ferret
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -38,7 +39,7 @@ type Proxy struct {
 
 // NewProxy starts a proxy on a free port of loopback, for the server at target.
 func NewProxy(target string) (*Proxy, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("ferret: %w", err)
 	}
@@ -104,7 +105,7 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	defer p.drop(client)
-	server, err := net.Dial("tcp", p.target)
+	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", p.target)
 	if err != nil || !p.keep(server) {
 		return
 	}
@@ -183,7 +184,9 @@ func needsRealServer(req mongowire.Message) bool {
 var (
 	fine       = document(bson.D{{Key: "ok", Value: 1.0}})
 	notPrimary = document(bson.D{
-		{Key: "ok", Value: 0.0}, {Key: "errmsg", Value: "not primary"}, {Key: "code", Value: int32(10107)},
+		{Key: "ok", Value: 0.0},
+		{Key: "errmsg", Value: "not primary"},
+		{Key: "code", Value: int32(10107)},
 		{Key: "codeName", Value: "NotWritablePrimary"},
 		{Key: "topologyVersion", Value: bson.D{{Key: "processId", Value: bson.ObjectID{}}, {Key: "counter", Value: int64(0)}}},
 	})
