@@ -31,6 +31,7 @@ func cpu() time.Duration {
 
 // tcpEcho is the unit: an echo of the same payload over bare TCP, a goroutine per connection.
 func tcpEcho(b *testing.B) string {
+	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -95,6 +96,7 @@ func (p *pinger) ping() error {
 }
 
 func gatePinger(b *testing.B, r *rig, id uint32, flight int) *pinger {
+	b.Helper()
 	c := r.dialRaw(true)
 	_ = c.SetDeadline(time.Time{})
 	c.hello("ann")
@@ -108,6 +110,7 @@ func gatePinger(b *testing.B, r *rig, id uint32, flight int) *pinger {
 
 // hop is a Dispatcher whose actor is one goroutine behind a queue.
 func hop(b *testing.B) Dispatcher {
+	b.Helper()
 	ch := make(chan *zmsg.Message, 4096)
 	done := make(chan struct{})
 	go func() {

@@ -1,7 +1,5 @@
 package zgate
 
-import "strconv"
-
 // CloseCode is the code of a websocket close frame that the gate sends, and of the Closing frame before it. The
 // numbers are part of the wire and never change meaning. Clients go by the range, so that codes of later versions
 // are understood:
@@ -104,6 +102,3 @@ func (c CloseCode) String() string {
 
 // sendable reports whether Kick may send c.
 func (c CloseCode) sendable() bool { return c >= 3000 && c < 5000 }
-
-// number returns the code in digits, for texts.
-func (c CloseCode) number() string { return strconv.Itoa(int(c)) }

@@ -249,9 +249,15 @@ func (c Config) validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"HandshakeTimeout", c.HandshakeTimeout}, {"LoginTimeout", c.LoginTimeout}, {"AuthTimeout", c.AuthTimeout},
-		{"Heartbeat", c.Heartbeat}, {"QueueAge", c.QueueAge}, {"CloseTimeout", c.CloseTimeout},
-		{"RequestTimeout", c.RequestTimeout}, {"JoinTimeout", c.JoinTimeout}, {"DrainTime", c.DrainTime},
+		{"HandshakeTimeout", c.HandshakeTimeout},
+		{"LoginTimeout", c.LoginTimeout},
+		{"AuthTimeout", c.AuthTimeout},
+		{"Heartbeat", c.Heartbeat},
+		{"QueueAge", c.QueueAge},
+		{"CloseTimeout", c.CloseTimeout},
+		{"RequestTimeout", c.RequestTimeout},
+		{"JoinTimeout", c.JoinTimeout},
+		{"DrainTime", c.DrainTime},
 		{"DrainSpread", c.DrainSpread},
 	} {
 		if d.value < time.Millisecond || d.value > time.Hour {

@@ -31,7 +31,7 @@ type Gate struct {
 	count    *counters
 	upgrader websocket.Upgrader
 	born     time.Time
-	ctx      context.Context // ends when Shutdown cuts: authenticators, subscriptions
+	ctx      context.Context //nolint:containedctx // the gate's own life: ends when Shutdown cuts authenticators and subscriptions
 	cancel   context.CancelCauseFunc
 	wheel    *wheel
 	leaving  chan struct{} // closed when Shutdown begins
@@ -112,12 +112,10 @@ func (g *Gate) Start(ctx context.Context) error {
 		}
 	}
 	g.listener, g.started = l, true
-	g.wheelWG.Add(1)
 	// Owned by the gate; ends when stopped is closed; Shutdown waits for it.
-	go func() {
-		defer g.wheelWG.Done()
+	g.wheelWG.Go(func() {
 		g.wheel.run(g.stopped)
-	}()
+	})
 	g.wg.Add(1)
 	// Owned by the gate; ends when the listener is closed; Shutdown waits for it.
 	go g.accept(l)

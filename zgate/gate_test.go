@@ -23,8 +23,10 @@ func TestConfigFaultsComeTogether(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, name := range []string{"Node", "Auth", "Addr", "Path", "MaxMessage", "QueueBytes", "Timeout", "MaxInFlight",
-		"AllowedOrigins", "Handlers", "MaxRequestTimeout"} {
+	for _, name := range []string{
+		"Node", "Auth", "Addr", "Path", "MaxMessage", "QueueBytes", "Timeout", "MaxInFlight",
+		"AllowedOrigins", "Handlers", "MaxRequestTimeout",
+	} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("the error does not name %s: %v", name, err)
 		}

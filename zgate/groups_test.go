@@ -25,9 +25,9 @@ type fakeBus struct {
 	t     testing.TB
 }
 
-func newFakeBus(t testing.TB) *fakeBus {
-	t.Helper()
-	return &fakeBus{on: map[string]bool{}, busy: map[string]bool{}, t: t}
+func newFakeBus(tb testing.TB) *fakeBus {
+	tb.Helper()
+	return &fakeBus{on: map[string]bool{}, busy: map[string]bool{}, t: tb}
 }
 
 func (b *fakeBus) call(group string, join bool) error {

@@ -93,8 +93,10 @@ func (g *guard) header() error {
 		return nil
 	}
 	if size > uint64(g.limit) || g.message+int64(size) > g.limit {
-		return &violation{CloseTooLarge,
-			fmt.Sprintf("message of %d bytes is above the limit of %d", uint64(g.message)+size, g.limit)}
+		return &violation{
+			CloseTooLarge,
+			fmt.Sprintf("message of %d bytes is above the limit of %d", uint64(g.message)+size, g.limit),
+		}
 	}
 	g.message += int64(size)
 	g.fragments++

@@ -19,6 +19,7 @@ import (
 
 // kinds runs f with each client library, over plain text and TLS (H11), in both codecs.
 func kinds(t *testing.T, change func(*Config), f func(t *testing.T, r *rig, o dialing)) {
+	t.Helper()
 	for _, secure := range []bool{false, true} {
 		for name, o := range map[string]dialing{
 			"gorilla/pb": {}, "coder/pb": {coder: true, sub: []string{zmsg.SubprotocolPB}},
@@ -41,6 +42,7 @@ func kinds(t *testing.T, change func(*Config), f func(t *testing.T, r *rig, o di
 
 func TestLoginEchoPushClose(t *testing.T) {
 	kinds(t, nil, func(t *testing.T, r *rig, o dialing) {
+		t.Helper()
 		c := r.login("ann", o)
 		w := c.welcome
 		if w.GetSession() == 0 || w.GetSession()>>63 != 0 || w.GetGeneration() != 1 || w.GetUser() != "ann" ||
@@ -382,7 +384,8 @@ func TestRequestBehindHello(t *testing.T) {
 	r := newRig(t)
 	c := r.dial(dialing{})
 	c.send(zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(&wirepb.Control{
-		Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: "ann"}}})}, request(idEcho, 1, "early"))
+		Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: "ann"}},
+	})}, request(idEcho, 1, "early"))
 	if f := c.next(); f.Control == nil {
 		t.Fatalf("not a Welcome: %+v", f)
 	}

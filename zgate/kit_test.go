@@ -70,9 +70,9 @@ func (b *lockedBuffer) String() string {
 }
 
 // newRig starts a gate on loopback and shuts it down with the test.
-func newRig(t testing.TB, change ...func(*Config)) *rig {
-	t.Helper()
-	r := &rig{t: t, reg: prometheus.NewRegistry(), held: make(chan *zmsg.Message, 10_000), log: &lockedBuffer{}}
+func newRig(tb testing.TB, change ...func(*Config)) *rig {
+	tb.Helper()
+	r := &rig{t: tb, reg: prometheus.NewRegistry(), held: make(chan *zmsg.Message, 10_000), log: &lockedBuffer{}}
 	cfg := Config{
 		Node: testNode, Addr: "127.0.0.1:0", Auth: DevAuth{}, AllowText: true, DrainSpread: time.Millisecond,
 		CloseTimeout: 500 * time.Millisecond, QueueAge: time.Minute, // of a busy machine
@@ -92,13 +92,13 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	}
 	g, err := New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	r.Gate = g
 	if err := g.Start(context.Background()); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = g.Shutdown(ctx)
@@ -107,11 +107,11 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 }
 
 // withTLS makes the gate speak TLS, and the clients of the test with it. Such tests do not run in parallel.
-func withTLS(t testing.TB) func(*Config) {
-	t.Helper()
+func withTLS(tb testing.TB) func(*Config) {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
@@ -119,16 +119,16 @@ func withTLS(t testing.TB) func(*Config) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	parsed, err := x509.ParseCertificate(der)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
 	clientTLS = &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}
-	t.Cleanup(func() { clientTLS = nil })
+	tb.Cleanup(func() { clientTLS = nil })
 	return func(c *Config) {
 		c.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	}
@@ -159,11 +159,11 @@ func (r *rig) counter(name string, label ...string) float64 {
 	return 0
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 10 s: %s", what)
+			tb.Fatalf("not within 10 s: %s", what)
 		}
 	}
 }
@@ -194,8 +194,7 @@ func (s coderSocket) read() (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	op, b, err := s.Read(ctx)
-	var ce coder.CloseError
-	if errors.As(err, &ce) {
+	if ce, ok := errors.AsType[coder.CloseError](err); ok {
 		err = &websocket.CloseError{Code: int(ce.Code), Text: ce.Reason}
 	}
 	return int(op), b, err
@@ -563,11 +562,11 @@ func (l smallBuffers) Accept() (net.Conn, error) {
 	return c, err
 }
 
-func withSmallBuffers(t testing.TB) func(*Config) {
-	t.Helper()
+func withSmallBuffers(tb testing.TB) func(*Config) {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return func(c *Config) { c.Listener = smallBuffers{l} }
 }

@@ -53,9 +53,15 @@ func TestOutcomes(t *testing.T) {
 		code    zmsg.Code
 		outcome string
 	}{
-		{idEcho, zmsg.CodeOK, "gate"}, {idPanic, zmsg.CodePanicked, "failed"}, {local, zmsg.CodeOK, "local"},
-		{remote, zmsg.CodeOK, "remote"}, {busy, zmsg.CodeBusy, "busy"}, {none, zmsg.CodeNoRoute, "no_route"},
-		{failed, zmsg.CodeTooLarge, "failed"}, {dispatchPanics, zmsg.CodePanicked, "failed"}, {0, zmsg.CodeBadRequest, "rejected"},
+		{idEcho, zmsg.CodeOK, "gate"},
+		{idPanic, zmsg.CodePanicked, "failed"},
+		{local, zmsg.CodeOK, "local"},
+		{remote, zmsg.CodeOK, "remote"},
+		{busy, zmsg.CodeBusy, "busy"},
+		{none, zmsg.CodeNoRoute, "no_route"},
+		{failed, zmsg.CodeTooLarge, "failed"},
+		{dispatchPanics, zmsg.CodePanicked, "failed"},
+		{0, zmsg.CodeBadRequest, "rejected"},
 	} {
 		before, all := r.counter("messages_total", tt.outcome), r.counter("messages_total")
 		f := c.call(tt.id, "body")
@@ -180,7 +186,8 @@ func TestBrokenPackets(t *testing.T) {
 	r := newRig(t)
 	other := r.login("other")
 	good := zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 1, ID: idEcho, Seq: 1, Body: []byte("abc")})
-	broken := map[string][]byte{"empty": {}, "kind 0": zmsg.AppendPacketFrame(nil, &zmsg.Frame{ID: 1}),
+	broken := map[string][]byte{
+		"empty": {}, "kind 0": zmsg.AppendPacketFrame(nil, &zmsg.Frame{ID: 1}),
 		"a response": zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 2, ID: 1, Seq: 1}),
 		"a push":     zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 3, ID: 1}),
 		"kind 99":    zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 99, ID: 1}),

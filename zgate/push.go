@@ -2,6 +2,7 @@ package zgate
 
 import (
 	"bytes"
+	"errors"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -142,10 +143,10 @@ func (s *Session) push(e *encoded, later bool) error {
 		return s.waitLatestLocked(e)
 	}
 	if err := c.admitLocked(e.weight(), e.class); err != nil {
-		switch err { //nolint:errorlint // admitLocked returns its sentinels bare
-		case ErrDropped:
+		switch {
+		case errors.Is(err, ErrDropped):
 			c.g.count.dropVolatile.Inc()
-		case ErrClosed:
+		case errors.Is(err, ErrClosed):
 			c.g.count.dropClosed.Inc()
 		}
 		return err

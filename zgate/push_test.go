@@ -30,7 +30,7 @@ func TestPushBytesAreTheCodecs(t *testing.T) {
 				c.corked.Store(true)
 				s := &Session{g: r.Gate, c: c, pushes: 127}
 				body := bytes.Repeat([]byte{'x'}, n)
-				e, err := r.Gate.encode(&zmsg.Push{ID: id, Body: body}, true)
+				e, err := r.encode(&zmsg.Push{ID: id, Body: body}, true)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -397,7 +397,7 @@ func TestClientGoes(t *testing.T) {
 		"fin":         {func(c raw) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, "lost"},
 		"reset": {func(c raw) {
 			_ = c.Conn.(*net.TCPConn).SetLinger(0)
-			_ = c.Conn.Close()
+			_ = c.Close()
 		}, "lost"},
 	} {
 		for _, busy := range []bool{false, true} {
@@ -475,7 +475,7 @@ func TestCloseFromEverywhere(t *testing.T) {
 			})
 		}
 		wg.Go(func() { r.onTimer(s.c, r.now()+int64(time.Hour)) })
-		wg.Go(func() { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Conn.Close() })
+		wg.Go(func() { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() })
 		wg.Wait()
 		n := 0
 		first.Range(func(any, any) bool { n++; return true })
@@ -535,5 +535,7 @@ func TestSilence(t *testing.T) {
 	default:
 	}
 	_ = r.Kick(ponging.ref(), 0, "")
-	<-done
+	if err := <-done; err != nil { // the Closing frame is the first thing it reads
+		t.Error(err)
+	}
 }

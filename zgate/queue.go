@@ -17,12 +17,13 @@ var (
 )
 
 const (
-	smallChunk  = 2 << 10
-	largeChunk  = 32 << 10
-	shareFrom   = 1 << 10  // a shared body of this size and more is referenced, not copied
-	corkLimit   = 16 << 10 // a busy reader flushes from here on without waiting for its next read
-	latestLimit = 256      // ids of class latest that may wait
-	maxRounds   = 4        // writes without blocking, before a writer goroutine takes over from a sender
+	smallChunk   = 2 << 10
+	largeChunk   = 32 << 10
+	shareFrom    = 1 << 10  // a shared body of this size and more is referenced, not copied
+	corkLimit    = 16 << 10 // a busy reader flushes from here on without waiting for its next read
+	latestLimit  = 256      // ids of class latest that may wait
+	keepSegments = 16       // room for so many is kept while nothing waits
+	maxRounds    = 4        // writes without blocking, before a writer goroutine takes over from a sender
 )
 
 // chunk is a piece of queue memory.
@@ -158,7 +159,7 @@ func (c *conn) popLocked() segment {
 	copy(q.segs, q.segs[1:])
 	q.segs[len(q.segs)-1] = segment{}
 	q.segs = q.segs[:len(q.segs)-1]
-	if len(q.segs) == 0 && cap(q.segs) > 64 {
+	if len(q.segs) == 0 && cap(q.segs) > keepSegments {
 		q.segs = nil
 	}
 	return s
@@ -194,6 +195,9 @@ func (c *conn) writeLocked() {
 		}
 		if len(q.segs) == 0 {
 			q.writing = false
+			if cap(q.segs) > keepSegments || cap(q.hand) > keepSegments {
+				q.segs, q.hand = nil, nil
+			}
 			c.doneLocked()
 			return
 		}
@@ -210,7 +214,9 @@ func (c *conn) writeLocked() {
 			return
 		}
 		if len(q.hand) > 0 {
-			q.hand, q.segs = q.segs[:0], append(q.hand, q.segs...)
+			both := append(q.hand, q.segs...)
+			clear(q.segs)
+			q.hand, q.segs = q.segs[:0], both
 			break
 		}
 	}

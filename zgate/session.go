@@ -3,6 +3,7 @@ package zgate
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"zgame/zmsg"
@@ -133,10 +134,8 @@ func (s *Session) watch(a zmsg.Address) (ended bool, err error) {
 	if s.ended {
 		return true, nil
 	}
-	for _, w := range s.watchers {
-		if w == a {
-			return false, nil
-		}
+	if slices.Contains(s.watchers, a) {
+		return false, nil
 	}
 	if len(s.watchers) >= s.g.cfg.MaxWatchers {
 		return false, ErrTooMany

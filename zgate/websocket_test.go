@@ -210,7 +210,7 @@ func TestCut(t *testing.T) {
 // Each code of the table is in its range and has a name of its own.
 func TestCloseCodes(t *testing.T) {
 	names := map[string]CloseCode{}
-	for code := CloseCode(0); code < 5000; code++ {
+	for code := range CloseCode(5000) {
 		name := code.String()
 		if name == "" {
 			t.Errorf("%d has no name", code)
