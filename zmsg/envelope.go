@@ -34,7 +34,8 @@ type Envelope struct {
 	Owner     NodeRef
 }
 
-// BatchHead is the head of a batch: who sent it, and which of the sender's batches to this subject it is, from 1.
+// BatchHead is the head of a batch: who sent it, and which of the sender's batches to this subject it is, from 1. The
+// upper 24 bits are the series: a sender that forgot how far a subject was begins the next.
 type BatchHead struct {
 	From   NodeRef
 	Number uint64

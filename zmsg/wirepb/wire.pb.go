@@ -1002,7 +1002,7 @@ type Batch struct {
 	Magic         uint32                 `protobuf:"fixed32,1,opt,name=magic,proto3" json:"magic,omitempty"` // 0x7a673101: "zg1" and the major version; anything else is not ours
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`     // sender
 	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts batches from this sender to this subject from 1; shows losses, doubles and swaps
+	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // series << 40 | n: n counts the sender's batches to this subject from 1; shows losses, doubles, swaps
 	Envelopes     []*Envelope            `protobuf:"bytes,5,rep,name=envelopes,proto3" json:"envelopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
