@@ -22,6 +22,7 @@ func (w *waiter) Reply(_ uint64, r *zmsg.Reply) { w.done <- r.Code }
 
 // spread runs b.N calls on the number of callers, each one after the other.
 func spread(b *testing.B, callers int, call func(caller int)) {
+	b.Helper()
 	b.ReportAllocs()
 	var left atomic.Int64
 	left.Store(int64(b.N))

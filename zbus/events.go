@@ -1,6 +1,9 @@
 package zbus
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Events is what a driver tells about its connection, from a goroutine of its own. Nil functions are skipped.
 type Events struct {
@@ -32,7 +35,7 @@ func (o *Observers) Add(e Events) (stop func()) {
 	defer o.mu.Unlock()
 	o.next++
 	id := o.next
-	o.list = append(o.list[:len(o.list):len(o.list)], observer{id, e})
+	o.list = append(slices.Clip(o.list), observer{id, e})
 	return func() { o.remove(id) }
 }
 

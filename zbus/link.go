@@ -97,7 +97,7 @@ func (c LinkConfig) validate() error {
 	if c.Bus == nil {
 		bad("Bus is nil: expected a driver, such as natsbus.New")
 	}
-	for _, token := range strings.Split(c.Prefix, ".") {
+	for token := range strings.SplitSeq(c.Prefix, ".") {
 		if token == "" || strings.IndexFunc(token, func(r rune) bool { return r > 127 || !tokenByte(byte(r)) && r != '_' }) >= 0 {
 			bad("Prefix %q: expected tokens of letters, digits, '-' and '_' with dots between", c.Prefix)
 			break

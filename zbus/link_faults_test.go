@@ -16,12 +16,12 @@ import (
 )
 
 // receiveWithin is a receive that fails the test instead of hanging.
-func receiveWithin[T any](t testing.TB, ch <-chan T) (x T) {
-	t.Helper()
+func receiveWithin[T any](tb testing.TB, ch <-chan T) (x T) {
+	tb.Helper()
 	select {
 	case x = <-ch:
 	case <-time.After(within):
-		t.Fatal("nothing came")
+		tb.Fatal("nothing came")
 	}
 	return x
 }
@@ -300,7 +300,7 @@ func TestRepliesMeetTheirRequestOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer bus.Close(context.Background())
+	defer func() { _ = bus.Close(context.Background()) }()
 	if err := r.Subscribe(t.Context(), "zgame.n.b.1"); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestGapsAreFlagged(t *testing.T) {
 	got := make(chan uint64, 10)
 	a := startOn(t, hub.Bus(), "a", zbus.Handlers{Actor: func(_ uint64, m *zmsg.Message) { got <- m.Seq; m.Release() }})
 	bus := hub.Bus()
-	defer bus.Close(context.Background())
+	defer func() { _ = bus.Close(context.Background()) }()
 	from := zmsg.NodeRef{ID: "b", Epoch: 1}
 	const series = 1 << 40
 	for _, n := range []uint64{1, 2, 5, 5, 3, 6, series + 1, series + 2, 7} {

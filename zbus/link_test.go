@@ -31,8 +31,8 @@ const within = 60 * time.Second
 
 // cluster is a bus server, real or in memory.
 type cluster struct {
-	bus   func(t testing.TB) zbus.Bus
-	setUp func(t testing.TB, up bool)
+	bus   func(tb testing.TB) zbus.Bus
+	setUp func(tb testing.TB, up bool)
 }
 
 func newMem() cluster {
@@ -43,36 +43,38 @@ func newMem() cluster {
 	}
 }
 
-func newNATS(t testing.TB) cluster {
-	t.Helper()
-	dir := t.TempDir()
+func newNATS(tb testing.TB) cluster {
+	tb.Helper()
+	dir := tb.TempDir()
 	srv, err := embedded.StartNATS(dir, 0)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { srv.Stop() })
+	tb.Cleanup(func() { srv.Stop() })
 	url, port := srv.URL(), srv.Port()
 	return cluster{
-		bus: func(t testing.TB) zbus.Bus {
+		bus: func(tb testing.TB) zbus.Bus {
+			tb.Helper()
 			b, err := natsbus.New(natsbus.Config{URL: url, ReconnectWait: 5 * time.Millisecond})
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), within)
 			defer cancel()
 			if err := b.Ready(ctx); err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			return b
 		},
-		setUp: func(t testing.TB, up bool) {
+		setUp: func(tb testing.TB, up bool) {
+			tb.Helper()
 			if !up {
 				srv.Stop()
 				return
 			}
 			again, err := embedded.StartNATS(dir, port)
 			if err != nil {
-				t.Fatal(err)
+				tb.Fatal(err)
 			}
 			srv = again
 		},
@@ -81,6 +83,7 @@ func newNATS(t testing.TB) cluster {
 
 // onBoth runs f on the bus in memory and on NATS.
 func onBoth(t *testing.T, f func(t *testing.T, c cluster)) {
+	t.Helper()
 	t.Parallel()
 	t.Run("mem", func(t *testing.T) { t.Parallel(); f(t, newMem()) })
 	t.Run("nats", func(t *testing.T) { t.Parallel(); f(t, newNATS(t)) })
@@ -95,13 +98,13 @@ type node struct {
 }
 
 // start makes a node; set may change the configuration.
-func (c cluster) start(t testing.TB, id string, h zbus.Handlers, set ...func(*zbus.LinkConfig)) *node {
-	t.Helper()
-	return startOn(t, c.bus(t), id, h, set...)
+func (c cluster) start(tb testing.TB, id string, h zbus.Handlers, set ...func(*zbus.LinkConfig)) *node {
+	tb.Helper()
+	return startOn(tb, c.bus(tb), id, h, set...)
 }
 
-func startOn(t testing.TB, bus zbus.Bus, id string, h zbus.Handlers, set ...func(*zbus.LinkConfig)) *node {
-	t.Helper()
+func startOn(tb testing.TB, bus zbus.Bus, id string, h zbus.Handlers, set ...func(*zbus.LinkConfig)) *node {
+	tb.Helper()
 	n := &node{ref: zmsg.NodeRef{ID: id, Epoch: 7}, bus: bus, reg: prometheus.NewRegistry()}
 	cfg := zbus.LinkConfig{Self: n.ref, Bus: bus, Handlers: h, Metrics: zmetrics.NewBus(n.reg)}
 	for _, s := range set {
@@ -109,29 +112,29 @@ func startOn(t testing.TB, bus zbus.Bus, id string, h zbus.Handlers, set ...func
 	}
 	var err error
 	if n.Link, err = zbus.NewLink(cfg); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := n.Start(ctx); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		if err := errors.Join(n.Close(ctx), bus.Close(ctx)); err != nil {
-			t.Errorf("close %s: %v", id, err)
+			tb.Errorf("close %s: %v", id, err)
 		}
 	})
 	return n
 }
 
 // count is the sum of a counter or gauge over its labels, or those with the value.
-func (n *node) count(t testing.TB, name string, value ...string) int {
-	t.Helper()
+func (n *node) count(tb testing.TB, name string, value ...string) int {
+	tb.Helper()
 	families, err := n.reg.Gather()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	sum := 0.0
 	for _, f := range families {
@@ -174,23 +177,23 @@ func (o *outcomes) Reply(token uint64, r *zmsg.Reply) {
 	}
 }
 
-func (o *outcomes) next(t testing.TB) outcome {
-	t.Helper()
+func (o *outcomes) next(tb testing.TB) outcome {
+	tb.Helper()
 	select {
 	case x := <-o.ch:
 		return x
 	case <-time.After(within):
-		t.Fatal("no outcome")
+		tb.Fatal("no outcome")
 		return outcome{}
 	}
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	end := time.Now().Add(within)
 	for !ok() {
 		if time.Now().After(end) {
-			t.Fatalf("never happened: %s", what)
+			tb.Fatalf("never happened: %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -207,28 +210,28 @@ func echo(_ uint64, m *zmsg.Message) {
 	m.Release()
 }
 
-func (n *node) request(t testing.TB, to zmsg.Address, body string, timeout time.Duration) outcome {
-	t.Helper()
+func (n *node) request(tb testing.TB, to zmsg.Address, body string, timeout time.Duration) outcome {
+	tb.Helper()
 	o := newOutcomes(1)
 	m := message(body)
 	m.Deadline = time.Now().Add(timeout)
 	if err := n.Send(to, m, o, 1); err != nil {
-		t.Fatalf("send: %v", err)
+		tb.Fatalf("send: %v", err)
 	}
 	m.Release()
-	return o.next(t)
+	return o.next(tb)
 }
 
 // sendUntil sends again while the outbox is full.
-func (n *node) sendUntil(t testing.TB, send func() error) {
-	t.Helper()
+func (n *node) sendUntil(tb testing.TB, send func() error) {
+	tb.Helper()
 	for {
 		err := send()
 		if err == nil {
 			return
 		}
 		if !errors.Is(err, zmsg.ErrBusy) {
-			t.Fatalf("send: %v", err)
+			tb.Fatalf("send: %v", err)
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -236,6 +239,7 @@ func (n *node) sendUntil(t testing.TB, send func() error) {
 
 func TestManyMessagesInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		const total = 100_000
 		done := make(chan struct{})
 		var want uint64
@@ -269,6 +273,7 @@ func TestManyMessagesInOrder(t *testing.T) {
 
 func TestEveryRequestHasOneOutcome(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		const callers, each = 64, 200
 		b := c.start(t, "b", zbus.Handlers{Actor: echo})
 		a := c.start(t, "a", zbus.Handlers{Actor: echo})
@@ -308,6 +313,7 @@ func TestEveryRequestHasOneOutcome(t *testing.T) {
 
 func TestNobodyListens(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		a := c.start(t, "a", zbus.Handlers{})
 		ghost := zmsg.Address{Node: zmsg.NodeRef{ID: "ghost", Epoch: 1}, Actor: 1}
 		for range 3 { // each message by itself could share a batch
@@ -362,6 +368,7 @@ func (l *logCount) matching(parts ...string) (n int) {
 // TestForeignBytes is fault F2: whatever is published to a subject of a node is dropped, counted and logged, not more.
 func TestForeignBytes(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		log := &logCount{}
 		b := c.start(t, "b", zbus.Handlers{Actor: echo, Session: func(e *zmsg.Envelope, _ zmsg.NodeRef) {
 			t.Errorf("a session handler got %+v", e)
@@ -425,6 +432,7 @@ func TestForeignBytes(t *testing.T) {
 // TestSizes is fault F9.
 func TestSizes(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		limit := 0
 		b := c.start(t, "b", zbus.Handlers{Actor: func(to uint64, m *zmsg.Message) {
 			if to == 2 { // a reply above the limit
@@ -464,6 +472,7 @@ func TestSizes(t *testing.T) {
 // TestBusStops is fault N1: requests in flight end at once, and all works again when the bus is back.
 func TestBusStops(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		const inFlight = 50
 		var held atomic.Int64
 		b := c.start(t, "b", zbus.Handlers{Actor: func(to uint64, m *zmsg.Message) {
@@ -513,6 +522,7 @@ func TestBusStops(t *testing.T) {
 // TestOrderOverLanesAndGroups: what one node sends in any way arrives in that order.
 func TestOrderOverLanesAndGroups(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		const total = 6000
 		arrived := make(chan uint64, total)
 		session := func(e *zmsg.Envelope, from zmsg.NodeRef) {
@@ -577,6 +587,7 @@ func TestOrderOverLanesAndGroups(t *testing.T) {
 
 func TestGroups(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		got := make(chan string, 10)
 		b := c.start(t, "b", zbus.Handlers{Session: func(e *zmsg.Envelope, _ zmsg.NodeRef) { got <- e.Group + "=" + string(e.Body) }})
 		a := c.start(t, "a", zbus.Handlers{})
@@ -646,6 +657,7 @@ func TestGroups(t *testing.T) {
 // TestEverythingTravels: each field of a message arrives, and its strings do not alias the batch.
 func TestEverythingTravels(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		got := make(chan *zmsg.Message, 2)
 		b := c.start(t, "b", zbus.Handlers{Actor: func(to uint64, m *zmsg.Message) {
 			if to != 42 {
@@ -702,6 +714,7 @@ func TestEverythingTravels(t *testing.T) {
 // TestDrain: 100 calls in flight at the stop of a node are all answered, new ones are refused.
 func TestDrain(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		const calls = 100
 		release := make(chan struct{})
 		var wg sync.WaitGroup
@@ -753,6 +766,7 @@ func TestDrain(t *testing.T) {
 
 func TestCloseEndsRequests(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
 		b := c.start(t, "b", zbus.Handlers{Actor: func(uint64, *zmsg.Message) {}})
 		a := c.start(t, "a", zbus.Handlers{})
 		o := newOutcomes(10)

@@ -270,11 +270,12 @@ func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.T
 		}
 		return true
 	}
-	if e.Kind <= 0 || int(e.Kind) >= len(kindNames) {
+	if e.Kind < 0 || int(e.Kind) >= len(kindNames) {
 		return false
 	}
-	l.counts.in[e.Kind].Inc()
 	switch e.Kind {
+	case wirepb.EnvelopeKind_ENVELOPE_KIND_UNSPECIFIED:
+		return false
 	case wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR:
 		if m := l.message(p, e, now); l.refused(m) {
 		} else if l.cfg.Handlers.Actor == nil {
@@ -304,6 +305,7 @@ func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.T
 			l.cfg.Handlers.Control(e, p.ref)
 		}
 	}
+	l.counts.in[e.Kind].Inc()
 	return true
 }
 

@@ -98,7 +98,9 @@ func TestEtcdAnswersAndKeepsItsData(t *testing.T) {
 	if _, err := c.Put(ctx, "a", "1"); err != nil {
 		t.Fatal(err)
 	}
-	c.Close()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 	_, port, _ := net.SplitHostPort(e.Endpoint())
 	e.Stop()
 	e.Stop()
@@ -110,7 +112,7 @@ func TestEtcdAnswersAndKeepsItsData(t *testing.T) {
 	}
 	defer e.Stop()
 	c = open(e)
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	got, err := c.Get(ctx, "a")
 	if err != nil {
 		t.Fatal(err)

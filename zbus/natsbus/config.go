@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var faults []error
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf("natsbus: "+format, args...)) }
-	for _, s := range strings.Split(c.URL, ",") {
+	for s := range strings.SplitSeq(c.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(s))
 		switch {
 		case err != nil:

@@ -20,33 +20,34 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const within = 30 * time.Second
 
-func dial(t testing.TB, cfg natsbus.Config) *natsbus.Bus {
-	t.Helper()
+func dial(tb testing.TB, cfg natsbus.Config) *natsbus.Bus {
+	tb.Helper()
 	cfg.ReconnectWait = 5 * time.Millisecond
 	b, err := natsbus.New(cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := b.Ready(ctx); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
 
-func closeBus(t testing.TB, b *natsbus.Bus) {
-	t.Helper()
+func closeBus(tb testing.TB, b *natsbus.Bus) {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := b.Close(ctx); err != nil {
-		t.Errorf("close: %v", err)
+		tb.Errorf("close: %v", err)
 	}
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	zbustest.Run(t, func(t *testing.T) zbustest.Fixture {
+		t.Helper()
 		dir := t.TempDir()
 		srv, err := embedded.StartNATS(dir, 0)
 		if err != nil {
@@ -55,15 +56,19 @@ func TestConformance(t *testing.T) {
 		t.Cleanup(func() { srv.Stop() })
 		url, port := srv.URL(), srv.Port()
 		return zbustest.Fixture{
-			Bus: func(t testing.TB) zbus.Bus { return dial(t, natsbus.Config{URL: url, Pending: 9000}) },
-			SetUp: func(t testing.TB, up bool) {
+			Bus: func(tb testing.TB) zbus.Bus {
+				tb.Helper()
+				return dial(tb, natsbus.Config{URL: url, Pending: 9000})
+			},
+			SetUp: func(tb testing.TB, up bool) {
+				tb.Helper()
 				if !up {
 					srv.Stop()
 					return
 				}
 				again, err := embedded.StartNATS(dir, port)
 				if err != nil {
-					t.Fatal(err)
+					tb.Fatal(err)
 				}
 				srv = again
 			},

@@ -21,9 +21,9 @@ const within = 30 * time.Second
 // Fixture is a server and what the suite may do with it.
 type Fixture struct {
 	// Bus makes a new connection that is up. The suite closes it.
-	Bus func(t testing.TB) zbus.Bus
+	Bus func(tb testing.TB) zbus.Bus
 	// SetUp stops (false) and starts (true) the server, at the same address. Nil leaves out the tests that need it.
-	SetUp func(t testing.TB, up bool)
+	SetUp func(tb testing.TB, up bool)
 	// Pending is how many messages wait for a receiver before more are dropped; keep it below 10,000 and above 100.
 	// 0 leaves out the test of slow handlers.
 	Pending int
@@ -33,6 +33,7 @@ type Fixture struct {
 
 // Run runs the suite; open is called once for each test, and cleans up by t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Fixture) {
+	t.Helper()
 	tests := []struct {
 		name string
 		f    func(t *testing.T, f Fixture)
@@ -137,6 +138,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func number(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
 
 func testPasses(t *testing.T, f Fixture) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	ch, _ := receive(t, b, 16, "t.a-1.B_2")
 	data := []byte("hello")
@@ -156,6 +158,7 @@ func testPasses(t *testing.T, f Fixture) {
 }
 
 func testOrderOverSubjects(t *testing.T, f Fixture) {
+	t.Helper()
 	const n = 9000
 	a, b := connect(t, f), connect(t, f)
 	ch, _ := receive(t, b, n, "t.x", "t.y", "t.z.*")
@@ -175,6 +178,7 @@ func testOrderOverSubjects(t *testing.T, f Fixture) {
 }
 
 func testManyPublishers(t *testing.T, f Fixture) {
+	t.Helper()
 	const publishers, n = 8, 400
 	a, b := connect(t, f), connect(t, f)
 	ch, _ := receive(t, b, publishers*n, "t.many")
@@ -204,6 +208,7 @@ func testManyPublishers(t *testing.T, f Fixture) {
 }
 
 func testEcho(t *testing.T, f Fixture) {
+	t.Helper()
 	a := connect(t, f)
 	ch, _ := receive(t, a, 4, "t.echo")
 	publish(t, a, "t.echo", "", []byte("me"))
@@ -213,6 +218,7 @@ func testEcho(t *testing.T, f Fixture) {
 }
 
 func testSubscribeTwice(t *testing.T, f Fixture) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	ch, r := receive(t, b, 16, "t.twice", "t.twice", "t.end")
 	publish(t, a, "t.twice", "", []byte("1"))
@@ -234,6 +240,7 @@ func testSubscribeTwice(t *testing.T, f Fixture) {
 }
 
 func testWildcard(t *testing.T, f Fixture) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	ch, _ := receive(t, b, 16, "t.w.*")
 	for _, s := range []string{"t.w", "t.w.a.b", "t.v.a", "t.w.a"} {
@@ -245,6 +252,7 @@ func testWildcard(t *testing.T, f Fixture) {
 }
 
 func testUnsubscribe(t *testing.T, f Fixture) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	ch, r := receive(t, b, 16, "t.off", "t.on")
 	if err := r.Unsubscribe("t.off"); err != nil {
@@ -262,6 +270,7 @@ func testUnsubscribe(t *testing.T, f Fixture) {
 }
 
 func testNoResponders(t *testing.T, f Fixture) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	ch, _ := receive(t, a, 16, "t.r.*")
 	other, _ := receive(t, b, 16, "t.r.*", "t.there")
@@ -282,6 +291,7 @@ func testNoResponders(t *testing.T, f Fixture) {
 }
 
 func testMaxPayload(t *testing.T, f Fixture) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	ch, _ := receive(t, b, 4, "t.big")
 	limit := a.MaxPayload()
@@ -299,6 +309,7 @@ func testMaxPayload(t *testing.T, f Fixture) {
 }
 
 func testCloseReceiver(t *testing.T, f Fixture) {
+	t.Helper()
 	const n = 90
 	a, b := connect(t, f), connect(t, f)
 	var got atomic.Int64
@@ -343,6 +354,7 @@ func testCloseReceiver(t *testing.T, f Fixture) {
 }
 
 func testSlowHandler(t *testing.T, f Fixture) {
+	t.Helper()
 	if f.Pending == 0 {
 		t.Log("left out: the driver names no limit")
 		return
@@ -377,6 +389,7 @@ func testSlowHandler(t *testing.T, f Fixture) {
 }
 
 func testClosed(t *testing.T, f Fixture) {
+	t.Helper()
 	b := f.Bus(t)
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
@@ -404,6 +417,7 @@ func testClosed(t *testing.T, f Fixture) {
 
 // testCloseAtOnce closes receiver and bus from several goroutines while messages arrive.
 func testCloseAtOnce(t *testing.T, f Fixture) {
+	t.Helper()
 	a, b := connect(t, f), f.Bus(t)
 	_, r := receive(t, b, 1<<12, "t.n11")
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -429,6 +443,7 @@ func testCloseAtOnce(t *testing.T, f Fixture) {
 }
 
 func testDownAndUp(t *testing.T, f Fixture) {
+	t.Helper()
 	if f.SetUp == nil {
 		t.Log("left out: the server cannot be stopped")
 		return
@@ -469,6 +484,7 @@ func testDownAndUp(t *testing.T, f Fixture) {
 }
 
 func testSubscriptionsGoBack(t *testing.T, f Fixture) {
+	t.Helper()
 	if f.Subscriptions == nil {
 		t.Log("left out: the server does not count")
 		return

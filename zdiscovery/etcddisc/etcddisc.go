@@ -46,7 +46,7 @@ type Disc struct {
 	cfg    Config
 	prefix string // of the nodes' keys
 	client *clientv3.Client
-	ctx    context.Context // ends with Close
+	ctx    context.Context //nolint:containedctx // the client's life: ends with Close
 	cancel context.CancelFunc
 
 	up atomic.Bool

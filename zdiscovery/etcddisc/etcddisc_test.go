@@ -35,18 +35,18 @@ type server struct {
 	raw  *clientv3.Client
 }
 
-func start(t testing.TB) *server {
-	t.Helper()
-	s := &server{t: t, dir: t.TempDir()}
+func start(tb testing.TB) *server {
+	tb.Helper()
+	s := &server{t: tb, dir: tb.TempDir()}
 	s.up()
 	_, port, _ := net.SplitHostPort(s.etcd.Endpoint())
 	s.port, _ = strconv.Atoi(port)
 	var err error
 	if s.raw, err = clientv3.New(clientv3.Config{Endpoints: []string{s.etcd.Endpoint()}, Logger: zap.NewNop()}); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
-		s.raw.Close()
+	tb.Cleanup(func() {
+		_ = s.raw.Close()
 		s.etcd.Stop()
 	})
 	return s
@@ -67,35 +67,35 @@ func (s *server) ctx() context.Context {
 
 func (s *server) key(ref zmsg.NodeRef) string { return "/zgame/nodes/" + ref.ID }
 
-func (s *server) expire(t testing.TB, ref zmsg.NodeRef) {
-	t.Helper()
+func (s *server) expire(tb testing.TB, ref zmsg.NodeRef) {
+	tb.Helper()
 	r, err := s.raw.Get(s.ctx(), s.key(ref))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if len(r.Kvs) == 0 {
 		return // by itself already
 	}
 	if _, err := s.raw.Revoke(s.ctx(), clientv3.LeaseID(r.Kvs[0].Lease)); err != nil && !strings.Contains(err.Error(), "lease not found") {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func (s *server) remove(t testing.TB, ref zmsg.NodeRef) {
-	t.Helper()
+func (s *server) remove(tb testing.TB, ref zmsg.NodeRef) {
+	tb.Helper()
 	if _, err := s.raw.Delete(s.ctx(), s.key(ref)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
-func open(t testing.TB, endpoint string) *etcddisc.Disc {
-	t.Helper()
+func open(tb testing.TB, endpoint string) *etcddisc.Disc {
+	tb.Helper()
 	d, err := etcddisc.New(etcddisc.Config{
 		Endpoints: []string{endpoint}, TTL: 2 * time.Second, RequestTimeout: 500 * time.Millisecond, Heartbeat: 200 * time.Millisecond,
 		Alive: func(context.Context, zdiscovery.Node) bool { return false },
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return d
 }
@@ -103,10 +103,14 @@ func open(t testing.TB, endpoint string) *etcddisc.Disc {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	zdiscoverytest.Run(t, func(t *testing.T) zdiscoverytest.Features {
+		t.Helper()
 		s := start(t)
 		endpoint := s.etcd.Endpoint()
 		return zdiscoverytest.Features{
-			Open:   func(t testing.TB) zdiscovery.Discovery { return open(t, endpoint) },
+			Open: func(tb testing.TB) zdiscovery.Discovery {
+				tb.Helper()
+				return open(tb, endpoint)
+			},
 			TTL:    2 * time.Second,
 			Expire: s.expire,
 			Delete: s.remove,
@@ -133,16 +137,16 @@ type proxy struct {
 	closed  bool
 }
 
-func newProxy(t testing.TB, target string) *proxy {
-	t.Helper()
+func newProxy(tb testing.TB, target string) *proxy {
+	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	p := &proxy{l: l, target: target, stalled: make(chan struct{})}
 	close(p.stalled)
 	p.wg.Go(p.accept)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		p.stall(false)
 		p.mu.Lock()
 		p.closed = true

@@ -111,7 +111,7 @@ func (h *Hub) snapshotLocked() *zdiscovery.Snapshot {
 // Disc is a client of a Hub.
 type Disc struct {
 	hub    *Hub
-	ctx    context.Context // ends with Close
+	ctx    context.Context //nolint:containedctx // the client's life: ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 

@@ -23,19 +23,20 @@ const within = 60 * time.Second
 // Features is a service and what the suite may do with it.
 type Features struct {
 	// Open makes a client whose leases are TTL long. The suite closes it.
-	Open func(t testing.TB) zdiscovery.Discovery
+	Open func(tb testing.TB) zdiscovery.Discovery
 	// TTL of leases, 1 s to 3 s.
 	TTL time.Duration
 	// Expire ends the lease of a node, as the service does when it is not renewed.
-	Expire func(t testing.TB, ref zmsg.NodeRef)
+	Expire func(tb testing.TB, ref zmsg.NodeRef)
 	// Delete removes a node's record behind its back. Nil leaves out the test.
-	Delete func(t testing.TB, ref zmsg.NodeRef)
+	Delete func(tb testing.TB, ref zmsg.NodeRef)
 	// SetUp takes the service away (false) and brings it back (true). Nil leaves out the tests that need it.
-	SetUp func(t testing.TB, up bool)
+	SetUp func(tb testing.TB, up bool)
 }
 
 // Run runs the suite; open is called once for each test, and cleans up by t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Features) {
+	t.Helper()
 	tests := []struct {
 		name string
 		f    func(t *testing.T, f Features)
@@ -158,6 +159,7 @@ func wait(t *testing.T, what string, ch <-chan struct{}) {
 }
 
 func testJoinUpdateLeave(t *testing.T, f Features) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	v := watch(t, b)
 	v.until(t, "the empty list", func(n map[string]zdiscovery.Node) bool { return len(n) == 0 })
@@ -206,6 +208,7 @@ func testJoinUpdateLeave(t *testing.T, f Features) {
 }
 
 func testListIsSorted(t *testing.T, f Features) {
+	t.Helper()
 	d := connect(t, f)
 	for _, id := range []string{"c", "a", "b-2", "b-10"} {
 		join(t, d, id)
@@ -222,6 +225,7 @@ func testListIsSorted(t *testing.T, f Features) {
 }
 
 func testTaken(t *testing.T, f Features) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	n := sample("n1")
 	n.Admin, n.Gate = "192.0.2.1:9090", "ws://192.0.2.1:7000/ws" // nobody answers there: the lease alone shows the life
@@ -240,6 +244,7 @@ func testTaken(t *testing.T, f Features) {
 }
 
 func testOneWinner(t *testing.T, f Features) {
+	t.Helper()
 	d := connect(t, f)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -265,6 +270,7 @@ func testOneWinner(t *testing.T, f Features) {
 // testDeadHolder: a process that died without leaving is off the list within its lease, and its id is free then; a
 // new start of it waits for that.
 func testDeadHolder(t *testing.T, f Features) {
+	t.Helper()
 	a, b := f.Open(t), connect(t, f)
 	v := watch(t, b)
 	m := join(t, a, "n1")
@@ -286,6 +292,7 @@ func testDeadHolder(t *testing.T, f Features) {
 }
 
 func testExpire(t *testing.T, f Features) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	v := watch(t, b)
 	m := join(t, a, "n1")
@@ -321,6 +328,7 @@ func testExpire(t *testing.T, f Features) {
 }
 
 func testDelete(t *testing.T, f Features) {
+	t.Helper()
 	if f.Delete == nil {
 		t.Log("left out: records cannot be deleted by hand")
 		return
@@ -335,6 +343,7 @@ func testDelete(t *testing.T, f Features) {
 }
 
 func testServeUntil(t *testing.T, f Features) {
+	t.Helper()
 	d := connect(t, f)
 	before := time.Now()
 	m := join(t, d, "n1")
@@ -357,6 +366,7 @@ func testServeUntil(t *testing.T, f Features) {
 
 // testUpdateAndLeaveRace is fault E8: whatever an update does at the same time, after Leave the node is off the list.
 func testUpdateAndLeaveRace(t *testing.T, f Features) {
+	t.Helper()
 	d := connect(t, f)
 	ctx := bounded(t)
 	for i := range 100 {
@@ -382,6 +392,7 @@ func testUpdateAndLeaveRace(t *testing.T, f Features) {
 }
 
 func testSlowReader(t *testing.T, f Features) {
+	t.Helper()
 	a, b := connect(t, f), connect(t, f)
 	v := watch(t, b)
 	fast := watch(t, b)
@@ -403,6 +414,7 @@ func testSlowReader(t *testing.T, f Features) {
 }
 
 func testWatchEnds(t *testing.T, f Features) {
+	t.Helper()
 	d := f.Open(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	first, err := d.Watch(ctx)
@@ -434,6 +446,7 @@ func testWatchEnds(t *testing.T, f Features) {
 }
 
 func testClosed(t *testing.T, f Features) {
+	t.Helper()
 	d := f.Open(t)
 	ctx := bounded(t)
 	m := join(t, d, "n1")
@@ -455,6 +468,7 @@ func testClosed(t *testing.T, f Features) {
 
 // testServiceAway: away for less than the lease, everything goes on as before.
 func testServiceAway(t *testing.T, f Features) {
+	t.Helper()
 	if f.SetUp == nil {
 		t.Log("left out: the service cannot be taken away")
 		return
@@ -505,6 +519,7 @@ func testServiceAway(t *testing.T, f Features) {
 // testExpiredWhileAway: a lease that ended while the member could not reach the service is lost when it can again, and
 // the time to serve had passed before.
 func testExpiredWhileAway(t *testing.T, f Features) {
+	t.Helper()
 	if f.SetUp == nil {
 		t.Log("left out: the service cannot be taken away")
 		return
