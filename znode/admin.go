@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +50,7 @@ func serve(what string, ln net.Listener, h http.Handler, log *slog.Logger) *serv
 
 // portError says which port could not be opened and which setting moves it.
 func portError(what, key, address string, err error) error {
-	return fmt.Errorf("the %s cannot listen on %s: %w\n  set %s to a free port, or end the process that holds it", what, address, err, key)
+	return fmt.Errorf("the %s cannot listen on %s: %w\n  set %s (dev: --%s) to a free port, or end the process that holds it", what, address, err, key, strings.TrimSuffix(key, ".address"))
 }
 
 // stop answers what is under way within ctx, then closes. It is nil-safe.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"zgame/zbus"
 	"zgame/zbus/natsbus"
@@ -118,11 +119,11 @@ func openStore(s *Settings, reg zmetrics.Registerer, log *slog.Logger) (zstore.S
 	if s.Store.Driver == "kv" {
 		return kvstore.New(kvstore.Config{
 			URL: s.NATS.URL, User: s.NATS.User, Password: s.NATS.Password, Creds: s.NATS.Credentials,
-			Bucket: s.Store.KV.Bucket, Replicas: s.Store.KV.Replicas, Timeout: s.Start.Timeout, Logger: log, Metrics: zmetrics.NewStore(reg),
+			Bucket: s.Store.KV.Bucket, Replicas: s.Store.KV.Replicas, Timeout: storeTimeout(s), Logger: log, Metrics: zmetrics.NewStore(reg),
 		})
 	}
 	return mongostore.New(mongostore.Config{
-		URI: s.Store.Mongo.URI, Database: s.Store.Mongo.Database, Collection: s.Store.Mongo.Collection,
+		URI: s.Store.Mongo.URI, Database: s.Store.Mongo.Database, Collection: s.Store.Mongo.Collection, Timeout: storeTimeout(s),
 		Logger: log, Metrics: zmetrics.NewStore(reg),
 	})
 }
@@ -147,3 +148,6 @@ func mongoHosts(uri string) string {
 	hosts, _, _ := strings.Cut(rest, "/")
 	return hosts
 }
+
+// storeTimeout bounds a call to the store whose caller would wait longer, and so the start of its driver.
+func storeTimeout(s *Settings) time.Duration { return min(5*time.Second, s.Start.Timeout) }

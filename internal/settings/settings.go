@@ -74,7 +74,7 @@ func loadYAML(leaves []leaf, text []byte, name string) []error {
 					walk(v, key)
 				}
 			default:
-				faults = append(faults, fmt.Errorf("%s:%d: unknown key %s%s", name, k.Line, key, didYouMean(key, keysOf(leaves))))
+				faults = append(faults, fmt.Errorf("%s:%d: unknown key %s%s", name, k.Line, key, didYouMean(key, withBlocks(keysOf(leaves)))))
 			}
 		}
 	}
@@ -183,6 +183,19 @@ func keysOf(leaves []leaf) []string {
 		keys[i] = l.key
 	}
 	return keys
+}
+
+// withBlocks adds the names of the blocks that the keys stand in: gate for gate.address.
+func withBlocks(keys []string) []string {
+	all := slices.Clone(keys)
+	for _, k := range keys {
+		for i := strings.LastIndexByte(k, '.'); i >= 0; i = strings.LastIndexByte(k[:i], '.') {
+			if block := k[:i]; !slices.Contains(all, block) {
+				all = append(all, block)
+			}
+		}
+	}
+	return all
 }
 
 func orRoot(path string) string {

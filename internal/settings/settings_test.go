@@ -76,7 +76,7 @@ func TestEnvironmentWins(t *testing.T) {
 }
 
 func TestAllFaultsAtOnce(t *testing.T) {
-	text := "nam: a\nrate: fast\ngate:\n  adress: ':1'\n  timeout: 3\n  max_sessions: [1]\n  text: maybe\n  tls: 5\nname: x\nname: y\n"
+	text := "nam: a\nrate: fast\ngate:\n  adress: ':1'\n  timeout: 3\n  max_sessions: [1]\n  text: maybe\n  tls: 5\nname: x\nname: y\ngat: {}\n"
 	err := Load(defaults(), []byte(text), "game.yaml", []string{"Z_GATE_MAX_SESION=1", "Z_EPOCH=-1", "Z_ENTIRELY_DIFFERENT_THING=1"}, "Z")
 	if err == nil {
 		t.Fatal("no error")
@@ -89,6 +89,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 		"game.yaml:6: gate.max_sessions: expected a whole number",
 		`game.yaml:7: gate.text: "maybe" is not valid; expected true or false`,
 		"game.yaml:8: gate.tls: expected a block of settings",
+		"game.yaml:11: unknown key gat, did you mean gate?",
 		"game.yaml:10: name is set twice, first on line 9",
 		"unknown variable Z_GATE_MAX_SESION, did you mean Z_GATE_MAX_SESSIONS?",
 		`Z_EPOCH: "-1" is not valid`,
