@@ -21,11 +21,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"zgame/examples/chat/chatpb"
 	"zgame/zclient"
+	"zgame/zmsg/wirepb"
 	"zgame/ztest"
 )
 
@@ -363,6 +365,35 @@ func TestSignals(t *testing.T) {
 told:
 	if out := c.nodes["a"].printed(); strings.Contains(out, `"level":"error"`) {
 		t.Errorf("a clean stop logged errors:\n%s", out)
+	}
+}
+
+// A second signal exits at once, whatever the drain waits for: here a client that never answers the close.
+func TestSecondSignal(t *testing.T) {
+	c := newCluster(t, "a")
+	ws, _, err := websocket.Dial(t.Context(), c.nodes["a"].gate, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.CloseNow()
+	hello, err := proto.Marshal(&wirepb.Packet{Frames: []*wirepb.Frame{{
+		Kind:    wirepb.FrameKind_FRAME_KIND_CONTROL,
+		Control: &wirepb.Control{Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: "mute"}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Write(t.Context(), websocket.MessageBinary, hello); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ws.Read(t.Context()); err != nil { // Welcome; nothing is read after it
+		t.Fatal(err)
+	}
+	c.nodes["a"].signal(syscall.SIGTERM)
+	c.nodes["a"].find(`node stops`)
+	c.nodes["a"].signal(syscall.SIGTERM)
+	if code := c.nodes["a"].exit(); code != 130 {
+		t.Errorf("exit code %d after a second signal, want 130", code)
 	}
 }
 
