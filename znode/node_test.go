@@ -1,0 +1,270 @@
+package znode_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"zgame/zactor"
+	"zgame/zbus/membus"
+	"zgame/zdiscovery/memdisc"
+	"zgame/znode"
+	"zgame/zstore/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 30 * time.Second
+
+// rig is the servers in memory that nodes of a test share.
+type rig struct {
+	bus   *membus.Hub
+	disc  *memdisc.Hub
+	store *memstore.Store
+}
+
+func newRig() *rig { return &rig{membus.New(), memdisc.New(), memstore.New()} }
+
+func (r *rig) config(id string, app znode.App) znode.Config {
+	s := znode.DefaultSettings()
+	s.Node.ID = id
+	s.Gate.Address, s.Admin.Address, s.Page.Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	s.Drain.Delay = time.Millisecond
+	return znode.Config{Settings: s, App: app, Backends: znode.Backends{Bus: r.bus.Bus(), Discovery: r.disc.Discovery(), Store: r.store.Share()}}
+}
+
+func start(t *testing.T, cfg znode.Config) *znode.Node {
+	t.Helper()
+	n, err := znode.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := n.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, n) })
+	return n
+}
+
+func stop(t *testing.T, n *znode.Node) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := n.Stop(ctx); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+func get(t *testing.T, url string) (status int, body string, header http.Header) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b), resp.Header
+}
+
+// X5, X9 of known-faults.md: start and stop, many times, on one port; every end is final.
+func TestStartStopOnOnePort(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := ln.Addr().String()
+	ln.Close()
+	r := newRig()
+	var last uint64
+	for range 10 {
+		cfg := r.config("n1", znode.App{})
+		cfg.Settings.Gate.Address = port
+		n := start(t, cfg)
+		if epoch := n.Self().Epoch; epoch <= last {
+			t.Errorf("epoch %d after %d: expected it to rise at each start", epoch, last)
+		} else {
+			last = epoch
+		}
+		stop(t, n)
+		stop(t, n)
+	}
+}
+
+func TestHealthFollowsTheServers(t *testing.T) {
+	r := newRig()
+	cfg := r.config("n1", znode.App{Name: "test", Page: fstest.MapFS{"index.html": {Data: []byte("<html>hi")}}})
+	n := start(t, cfg)
+	admin, page := "http://"+n.AdminAddr(), "http://"+n.PageAddr()
+	for _, c := range []struct {
+		url    string
+		status int
+		want   string
+	}{
+		{admin + "/livez", 200, "alive"},
+		{admin + "/readyz", 200, "ready"},
+		{admin + "/metrics", 200, "zgame_gate_sessions 0"},
+		{admin + "/debug/pprof/", 404, ""}, // opt-in
+		{page + "/", 200, "<html>hi"},
+		{page + "/config.json", 200, `"gate":"` + n.GateURL() + `"`},
+		{page + "/../settings.go", 404, ""},
+	} {
+		if status, body, _ := get(t, c.url); status != c.status || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d %.100q, want %d with %q", c.url, status, body, c.status, c.want)
+		}
+	}
+	if _, _, h := get(t, page+"/"); !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'self'") {
+		t.Errorf("the page's headers lack a policy: %v", h)
+	}
+	r.bus.SetUp(false)
+	if status, body, _ := get(t, admin+"/readyz"); status != 503 || !strings.Contains(body, "the bus is down") {
+		t.Errorf("with the bus down: %d %q", status, body)
+	}
+	r.bus.SetUp(true)
+	r.disc.SetUp(false)
+	if status, body, _ := get(t, admin+"/readyz"); status != 503 || !strings.Contains(body, "discovery is down") {
+		t.Errorf("with discovery down: %d %q", status, body)
+	}
+	r.disc.SetUp(true)
+	if err := n.Store().Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, body, _ := get(t, admin+"/readyz"); status != 503 || !strings.Contains(body, "the store is down") {
+		t.Errorf("with the store closed: %d %q", status, body)
+	}
+}
+
+// A start that fails names the step and the cause, leaves nothing behind, and the name is free again.
+func TestFailedStarts(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	errSetup := errors.New("no maps found")
+	r := newRig()
+	for _, c := range []struct {
+		name   string
+		app    znode.App
+		change func(*znode.Config)
+		want   []string
+	}{
+		{"setup", znode.App{Setup: func(*znode.Node) error { return errSetup }}, nil, []string{"set up the application", "no maps found"}},
+		{"gate's port", znode.App{}, func(c *znode.Config) { c.Settings.Gate.Address = busy.Addr().String() }, []string{"gate cannot listen on", "gate.address", "--gate"}},
+		{"admin's port", znode.App{}, func(c *znode.Config) { c.Settings.Admin.Address = busy.Addr().String() }, []string{"admin server cannot listen on", "admin.address"}},
+		{"certificate", znode.App{}, func(c *znode.Config) { c.Settings.Gate.TLS.Cert, c.Settings.Gate.TLS.Key = "/no/cert", "/no/key" }, []string{"gate.tls", "/no/cert"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := r.config("n1", c.app)
+			if c.change != nil {
+				c.change(&cfg)
+			}
+			n, err := znode.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = n.Start(t.Context())
+			if err == nil {
+				t.Fatal("started")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q lacks %q", err, want)
+				}
+			}
+		})
+	}
+	if nodes := start(t, r.config("n1", znode.App{})).Nodes(); len(nodes) != 1 {
+		t.Errorf("after the failures the list has %d nodes, want the new one alone", len(nodes))
+	}
+}
+
+func TestStopBeforeStart(t *testing.T) {
+	n, err := znode.New(newRig().config("n1", znode.App{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop(t, n)
+}
+
+func TestBadSettingsAreRefused(t *testing.T) {
+	cfg := newRig().config("a b", znode.App{})
+	cfg.Settings.Gate.Address = "nowhere"
+	if _, err := znode.New(cfg); err == nil || !strings.Contains(err.Error(), "node.id") || !strings.Contains(err.Error(), "gate.address") {
+		t.Errorf("New: %v, want both faults", err)
+	}
+}
+
+// A node whose lease has ended must not go on: Run ends with an error.
+func TestLostLeaseEndsTheNode(t *testing.T) {
+	r := newRig()
+	n, err := znode.New(r.config("n1", znode.App{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	ready := make(chan struct{})
+	go func() { // ends with Run
+		if err := n.Start(context.Background()); err != nil {
+			ended <- err
+			return
+		}
+		close(ready)
+		ended <- n.Wait(context.Background())
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	if !r.disc.Expire("n1") {
+		t.Fatal("nothing to expire")
+	}
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "lease ended") {
+			t.Errorf("Wait returned %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the node goes on")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = n.Stop(ctx) // says that it could not leave: it is out already
+}
+
+type idle struct{}
+
+func (idle) Handlers() []zactor.Handler { return nil }
+
+// Actors that come later are announced too.
+func TestLateActorsAreAnnounced(t *testing.T) {
+	r := newRig()
+	a, b := start(t, r.config("a", znode.App{})), start(t, r.config("b", znode.App{}))
+	if _, err := a.Spawn("idle", func() zactor.Actor { return idle{} }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Spawn("idle", func() zactor.Actor { return idle{} }); err == nil {
+		t.Error("two actors of one name")
+	}
+	if a.Group().Len() != 1 || b.Group().Len() != 0 {
+		t.Errorf("groups have %d and %d actors, want 1 and 0", a.Group().Len(), b.Group().Len())
+	}
+}
