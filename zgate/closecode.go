@@ -4,7 +4,7 @@ package zgate
 // numbers are part of the wire and never change meaning. Clients go by the range, so that codes of later versions
 // are understood:
 //
-//	1000-2999  the websocket protocol's own: do not reconnect
+//	1000-2999  the websocket protocol's own: connect again, with back-off
 //	3000-3499  connect again, no sooner than Closing.delay_ms says
 //	3500-3999  do not connect again: it would end the same way, or somebody wants you out
 //	4000-4999  the application's, for Kick: what they mean is between it and its client
@@ -53,7 +53,7 @@ const (
 )
 
 // Reconnect reports whether a client that is closed with c should connect again.
-func (c CloseCode) Reconnect() bool { return c >= 3000 && c < 3500 }
+func (c CloseCode) Reconnect() bool { return c < 3500 }
 
 // String returns the reason, a word of a fixed list that is fit for a metric label: the code's name above,
 // "application" from 4000 on, "reserved" for anything else.

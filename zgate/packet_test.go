@@ -165,7 +165,7 @@ func TestOnNoRoute(t *testing.T) {
 	if f := c.call(5, ""); f.Code != zmsg.CodePanicked {
 		t.Errorf("panic: %+v", f)
 	}
-	if f := c.call(6, ""); f.Code != zmsg.CodeNoRoute {
+	if f := c.call(6, ""); f.Code != zmsg.CodeNoRoute || f.Outcome != zmsg.NotExecuted {
 		t.Errorf("not handled: %+v", f)
 	}
 	for outcome, n := range map[string]float64{"no_route_hook": 3, "silenced": 1, "no_route": 1, "failed": 1} {

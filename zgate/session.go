@@ -93,7 +93,7 @@ func (s *Session) Reply(token uint64, r *zmsg.Reply) {
 
 // respond sends the response for seq; later leaves the write to the flusher.
 func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
-	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, ID: r.ID, Seq: seq, Code: r.Code, Text: r.Text, Body: r.Body}
+	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, ID: r.ID, Seq: seq, Code: r.Code, Outcome: r.Outcome, Text: r.Text, Body: r.Body}
 	b := scratches.Get().(*scratch)
 	defer b.free()
 	if r.Body == nil && r.Value != nil {

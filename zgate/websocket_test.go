@@ -226,7 +226,7 @@ func TestCloseCodes(t *testing.T) {
 	if len(names) != 17 {
 		t.Errorf("%d names", len(names))
 	}
-	if !CloseShutdown.Reconnect() || !CloseSlow.Reconnect() || CloseKicked.Reconnect() || CloseTooLarge.Reconnect() {
+	if !CloseShutdown.Reconnect() || !CloseSlow.Reconnect() || CloseKicked.Reconnect() || !CloseTooLarge.Reconnect() || CloseCode(4000).Reconnect() {
 		t.Error("ranges")
 	}
 }

@@ -2,6 +2,7 @@ package chat_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -212,6 +213,39 @@ func TestRoomMovesWithItsNode(t *testing.T) {
 	}
 }
 
+// A frame for an unknown id is answered with its own seq; garbage closes the connection it came by, with a code and a
+// reason; everybody else goes on.
+func TestStrangeBytesHurtNobodyElse(t *testing.T) {
+	c := ztest.Cluster(t, 2, chat.App())
+	ann := c.Client("ann", 0)
+	room := roomOn(t, ann, "n2")
+	eve := dialForeign(t, c.Node(0).GateURL(), "eve")
+	eve.send(&wirepb.Frame{Kind: wirepb.FrameKind_FRAME_KIND_REQUEST, Id: 424242, Seq: 77, Body: []byte("?")})
+	f := wait(t, eve.failed)
+	if zmsg.Code(f.GetCode()) != zmsg.CodeNoRoute || f.GetSeq() != 77 || zmsg.Outcome(f.GetOutcome()) != zmsg.NotExecuted {
+		t.Errorf("unknown id: %v, want no route, seq 77, not executed", f)
+	}
+	// A body that is not what the id says, through to the other node's actor.
+	id, _ := zmsg.IDOf(&chatpb.Say{})
+	eve.send(&wirepb.Frame{Kind: wirepb.FrameKind_FRAME_KIND_REQUEST, Id: id, Seq: 78, Body: []byte{0x0a, 0x7f, 'x'}})
+	if f := wait(t, eve.failed); zmsg.Code(f.GetCode()) != zmsg.CodeBadRequest || f.GetSeq() != 78 {
+		t.Errorf("a broken body: %v, want bad request, seq 78", f)
+	}
+	for _, garbage := range []string{"garbage", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", ""} {
+		g := dialForeign(t, c.Node(0).GateURL(), "gus")
+		if err := g.ws.Write(t.Context(), websocket.MessageBinary, []byte(garbage)); err != nil {
+			t.Fatal(err)
+		}
+		err := wait(t, g.ended)
+		var closed websocket.CloseError
+		if !errors.As(err, &closed) || closed.Code != 3502 || closed.Reason == "" {
+			t.Errorf("garbage %q: %v, want close code 3502 with a reason", garbage, err)
+		}
+	}
+	call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: "unmoved"})
+	eve.join(room)
+}
+
 func wait[T any](t *testing.T, ch <-chan T) T {
 	t.Helper()
 	select {
@@ -240,6 +274,8 @@ type foreign struct {
 	oracle ztest.Oracle
 	joined chan struct{}
 	said   chan uint64
+	failed chan *wirepb.Frame
+	ended  chan error
 }
 
 func dialForeign(t *testing.T, gate, user string) *foreign {
@@ -251,7 +287,7 @@ func dialForeign(t *testing.T, gate, user string) *foreign {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &foreign{t: t, ws: ws, joined: make(chan struct{}, 1), said: make(chan uint64, 2000)}
+	f := &foreign{t: t, ws: ws, joined: make(chan struct{}, 1), said: make(chan uint64, 2000), failed: make(chan *wirepb.Frame, 10), ended: make(chan error, 1)}
 	f.send(&wirepb.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: &wirepb.Control{
 		Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: user}},
 	}})
@@ -285,6 +321,7 @@ func (f *foreign) read() {
 	for {
 		_, b, err := f.ws.Read(context.Background())
 		if err != nil {
+			f.ended <- err
 			return
 		}
 		var p wirepb.Packet
@@ -297,7 +334,7 @@ func (f *foreign) read() {
 			case wirepb.FrameKind_FRAME_KIND_RESPONSE:
 				switch {
 				case fr.GetCode() != 0:
-					f.t.Errorf("request %d: code %d %s", fr.GetSeq(), fr.GetCode(), fr.GetText())
+					f.failed <- fr
 				case fr.GetSeq() == 1:
 					f.joined <- struct{}{}
 				default:
@@ -320,7 +357,13 @@ func (f *foreign) read() {
 func (f *foreign) join(room string) {
 	f.t.Helper()
 	f.request(1, &chatpb.Join{Room: room})
-	wait(f.t, f.joined)
+	select {
+	case <-f.joined:
+	case e := <-f.failed:
+		f.t.Fatalf("join: %v", e)
+	case <-time.After(30 * time.Second):
+		f.t.Fatal("join: no answer")
+	}
 }
 
 // say says lines, 16 requests in flight.
@@ -329,11 +372,21 @@ func (f *foreign) say(room string, lines int) {
 	for n := 1; n <= lines; n++ {
 		f.request(uint64(n+1), &chatpb.Say{Room: room, Text: fmt.Sprint("cyd ", n)})
 		if inFlight++; inFlight == 16 {
-			<-f.said
+			f.acknowledged()
 			inFlight--
 		}
 	}
 	for ; inFlight > 0; inFlight-- {
-		<-f.said
+		f.acknowledged()
+	}
+}
+
+func (f *foreign) acknowledged() {
+	select {
+	case <-f.said:
+	case e := <-f.failed:
+		f.t.Errorf("say: %v", e)
+	case <-time.After(30 * time.Second):
+		f.t.Error("say: no answer")
 	}
 }
