@@ -101,3 +101,19 @@ func TestTakenError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestLatestKeepsTheNewest(t *testing.T) {
+	t.Parallel()
+	l := zdiscovery.NewLatest()
+	for i := range int64(3) {
+		l.Put(&zdiscovery.Snapshot{Revision: i})
+	}
+	if s := <-l; s.Revision != 2 {
+		t.Errorf("revision %d, want the newest", s.Revision)
+	}
+	select {
+	case s := <-l:
+		t.Errorf("an older one was kept: %d", s.Revision)
+	default:
+	}
+}

@@ -91,7 +91,7 @@ func (s *server) remove(tb testing.TB, ref zmsg.NodeRef) {
 func open(tb testing.TB, endpoint string) *etcddisc.Disc {
 	tb.Helper()
 	d, err := etcddisc.New(etcddisc.Config{
-		Endpoints: []string{endpoint}, TTL: 2 * time.Second, RequestTimeout: 500 * time.Millisecond, Heartbeat: 200 * time.Millisecond,
+		Endpoints: []string{endpoint}, TTL: 3 * time.Second, RequestTimeout: 3 * time.Second, Heartbeat: 200 * time.Millisecond,
 		Alive: func(context.Context, zdiscovery.Node) bool { return false },
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestConformance(t *testing.T) {
 				tb.Helper()
 				return open(tb, endpoint)
 			},
-			TTL:    2 * time.Second,
+			TTL:    3 * time.Second,
 			Expire: s.expire,
 			Delete: s.remove,
 			SetUp: func(_ testing.TB, up bool) {

