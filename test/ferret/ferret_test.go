@@ -3,6 +3,7 @@ package ferret_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -23,7 +24,13 @@ import (
 	"zgame/zstore/zstoretest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The other drivers run the model a hundred times; this server takes a second for one. A flag given overrules it.
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var collections atomic.Int64
 
