@@ -1,5 +1,5 @@
 // The chat page: a name, rooms, lines. Text from people is only ever set as text, never as HTML.
-import { Client, Code, Outcome, type State, ZgameError } from "@zgame/client";
+import { Client, Code, Outcome, type Reason, type State, ZgameError } from "@zgame/client";
 import {
   Code as ChatCode, JoinedSchema, JoinSchema, LeaveSchema, LeftSchema, LineSchema, PresenceSchema, SaidSchema, SaySchema,
 } from "./gen/chat/chat_pb.js";
@@ -13,6 +13,8 @@ const rooms = new Map<string, Room>();
 let shown: Room | undefined;
 let client: Client | undefined;
 let name = "";
+let entering = false;
+let retryAt = 0; // performance.now() of the next try to connect
 
 // ---- connection ----
 
@@ -26,6 +28,8 @@ async function gateURL(): Promise<string> {
 }
 
 async function enter(as: string, room: string): Promise<void> {
+  if (entering) return; // a second click must not become a second client
+  entering = true;
   name = as;
   localStorage.setItem("zgame-chat-name", as);
   let gate: string;
@@ -34,6 +38,8 @@ async function enter(as: string, room: string): Promise<void> {
   } catch (e) {
     showError(`The page's server does not say where the gate is: ${String(e)}`);
     return;
+  } finally {
+    entering = false;
   }
   const z = new Client(gate, { token: as, name: "zgame-chat", retryFirst: true, requestTimeoutMs: 8000 });
   client = z;
@@ -49,12 +55,13 @@ async function enter(as: string, room: string): Promise<void> {
     changed(r, false);
   });
   z.onState((s) => {
+    retryAt = performance.now() + s.delayMs;
     showState(s);
     if (s.phase === "online") for (const r of rooms.values()) void join(z, r);
     if (s.phase === "closed" && client === z) {
       client = undefined;
       showLogin();
-      if (s.reason && s.reason.kind !== "client") showError(`Disconnected: ${s.reason.text || s.reason.kind}`);
+      if (s.reason && s.reason.kind !== "client") showError(`Disconnected: ${because(s.reason)}`);
     }
   });
   rooms.clear(); // of somebody else, perhaps
@@ -110,22 +117,35 @@ function explain(e: unknown): string {
 
 // ---- what is shown ----
 
+/** Why there is no connection, in the server's words where it gave any. */
+function because(r: Reason): string {
+  if (r.text) return r.text;
+  switch (r.kind) {
+    case "dial": return "no answer";
+    case "lost": return "the connection was lost";
+    default: return r.code ? `${r.kind} (${r.code})` : r.kind;
+  }
+}
+
 function showState(s: State): void {
   $("dot").dataset["phase"] = s.phase;
-  const why = s.reason ? `: ${s.reason.text || s.reason.kind}` : "";
+  const why = s.reason ? `: ${because(s.reason)}` : "";
   $("status").textContent = {
     idle: "not connected",
     connecting: "connecting",
     online: "connected",
-    waiting: `connecting again in ${Math.ceil(s.delayMs / 1000)} s${why}`,
+    waiting: `connecting again${why}`,
     closed: `disconnected${why}`,
   }[s.phase];
   $("node").textContent = s.phase === "online" && s.session ? s.session.node : "";
   if (s.phase === "online") showError("");
-  showRTT();
+  showTimes();
 }
 
-function showRTT(): void {
+/** What changes while nothing happens; outside the live region, so that it is not read aloud each second. */
+function showTimes(): void {
+  const left = client?.state.phase === "waiting" ? retryAt - performance.now() : -1;
+  $("wait").textContent = left >= 0 ? `in ${Math.ceil(left / 1000)} s` : "";
   const rtt = client?.state.phase === "online" ? client.rtt : 0;
   $("rtt").textContent = rtt > 0 ? `${rtt < 10 ? rtt.toFixed(1) : Math.round(rtt)} ms` : "";
 }
@@ -145,6 +165,7 @@ function show(r: Room | undefined): void {
   showEntries();
   showRooms();
   scrollDown(true);
+  document.querySelector("#rooms [aria-current=true]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 /** r has changed: shows it, or that there is something new in it. */
@@ -209,6 +230,7 @@ function showRooms(): void {
     const b = document.createElement("button");
     b.type = "button";
     b.textContent = r.name;
+    b.dataset["room"] = r.name;
     b.setAttribute("aria-current", String(r === shown));
     if (r.unread > 0) {
       const n = document.createElement("span");
@@ -278,4 +300,4 @@ $("leave").addEventListener("click", () => {
 });
 
 $<HTMLInputElement>("name").value = localStorage.getItem("zgame-chat-name") ?? "";
-setInterval(showRTT, 1000);
+setInterval(showTimes, 1000);
