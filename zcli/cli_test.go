@@ -24,7 +24,7 @@ func try(t *testing.T, env []string, args ...string) (code int, stdout, stderr s
 
 func TestUse(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.yaml")
-	if err := os.WriteFile(broken, []byte("gate:\n  adress: ':1'\nnod: {}\n"), 0o600); err != nil {
+	if err := os.WriteFile(broken, []byte("gate:\n  addrss: ':1'\nnod: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -282,9 +282,9 @@ func (s *sessions) Unwatch(ref zmsg.SessionRef, actor uint64) error {
 	w := watch{ref, actor}
 	if local, err := s.local(ref.Gate); local {
 		if err == nil {
-			s.gate.Unwatch(ref, zmsg.Address{Node: s.self, Actor: actor})
+			return s.gate.Unwatch(ref, zmsg.Address{Node: s.self, Actor: actor})
 		}
-		return nil
+		return err
 	}
 	if !s.forget(w) {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,12 +149,9 @@ func (s *Settings) Validate() error {
 		fault("node.cluster %q: expected 1 to 64 letters, digits, '-' or '_'", s.Node.Cluster)
 	}
 	oneOf := func(key, value string, known ...string) {
-		for _, k := range known {
-			if value == k {
-				return
-			}
+		if !slices.Contains(known, value) {
+			fault("%s %q: expected %s", key, value, strings.Join(known, ", "))
 		}
-		fault("%s %q: expected %s", key, value, strings.Join(known, ", "))
 	}
 	oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", s.Log.Format, "text", "json")
@@ -176,14 +174,11 @@ func (s *Settings) Validate() error {
 			fault("%s: expected %s://host:port", key, schemes[0]) // the value may hold a password: it is not printed
 			return
 		}
-		for _, scheme := range schemes {
-			if u.Scheme == scheme {
-				return
-			}
+		if !slices.Contains(schemes, u.Scheme) {
+			fault("%s: scheme %q: expected %s", key, u.Scheme, strings.Join(schemes, ", "))
 		}
-		fault("%s: scheme %q: expected %s", key, u.Scheme, strings.Join(schemes, ", "))
 	}
-	for _, u := range strings.Split(s.NATS.URL, ",") {
+	for u := range strings.SplitSeq(s.NATS.URL, ",") {
 		link("nats.url", strings.TrimSpace(u), "nats", "tls", "ws", "wss")
 	}
 	if len(s.Etcd.Endpoints) == 0 {

@@ -3,6 +3,7 @@ package znode
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,15 +49,10 @@ func TestEveryKeyRoundTrips(t *testing.T) {
 
 // isText says for which keys any text will do.
 func isText(key string) bool {
-	for _, k := range []string{
+	return slices.Contains([]string{
 		"nats.user", "nats.password", "nats.credentials", "etcd.user", "etcd.password", "store.mongo.database",
 		"store.mongo.collection", "gate.url", "gate.tls.cert", "gate.tls.key", "store.kv.bucket",
-	} {
-		if key == k {
-			return true
-		}
-	}
-	return false
+	}, key)
 }
 
 func TestAllFaultsAreNamedAtOnce(t *testing.T) {

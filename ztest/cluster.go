@@ -53,9 +53,9 @@ type Nodes struct {
 }
 
 // Cluster starts n nodes, n1 to n<n>, each with the app, and waits until each knows all. They stop with the test.
-func Cluster(t testing.TB, n int, app znode.App, opts ...Option) *Nodes {
-	t.Helper()
-	c := &Nodes{t: t, app: app}
+func Cluster(tb testing.TB, n int, app znode.App, opts ...Option) *Nodes {
+	tb.Helper()
+	c := &Nodes{t: tb, app: app}
 	for _, o := range opts {
 		o(&c.opts)
 	}
@@ -182,12 +182,12 @@ func (c *Nodes) Client(name string, k int) *zclient.Client {
 
 // Eventually waits until ok is true, at most half a minute, and fails the test with what otherwise. It is for states that
 // nothing signals; ok is asked again and again.
-func Eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
+func Eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
 	deadline := time.Now().Add(patience)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("ztest: not within %v: %s", patience, what)
+			tb.Fatalf("ztest: not within %v: %s", patience, what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

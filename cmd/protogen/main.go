@@ -10,6 +10,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ func main() {
 
 func run(files, include []string, module, out, descriptors string, check bool) error {
 	if len(files) == 0 {
-		return fmt.Errorf("no .proto file named; usage: protogen -I proto zgame/options.proto ...")
+		return errors.New("no .proto file named; usage: protogen -I DIR FILE.proto")
 	}
 	req, err := compile(files, include, module)
 	if err != nil {
@@ -106,7 +107,7 @@ func compile(files, include []string, module string) (*pluginpb.CodeGeneratorReq
 	}
 	req := &pluginpb.CodeGeneratorRequest{
 		FileToGenerate: files,
-		Parameter:      proto.String("paths=import,module=" + module),
+		Parameter:      new("paths=import,module=" + module),
 	}
 	seen := map[string]bool{}
 	var add func(fd protoreflect.FileDescriptor)

@@ -66,6 +66,7 @@ func listen(t *testing.T, c *zclient.Client) *ztest.Oracle {
 }
 
 func note(t *testing.T, o *ztest.Oracle, l *chatpb.Line) {
+	t.Helper()
 	from, number, ok := strings.Cut(l.GetText(), " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if !ok || err != nil || from != l.GetFrom() {

@@ -76,7 +76,7 @@ func TestEnvironmentWins(t *testing.T) {
 }
 
 func TestAllFaultsAtOnce(t *testing.T) {
-	text := "nam: a\nrate: fast\ngate:\n  adress: ':1'\n  timeout: 3\n  max_sessions: [1]\n  text: maybe\n  tls: 5\nname: x\nname: y\ngat: {}\n"
+	text := "nam: a\nrate: fast\ngate:\n  addrss: ':1'\n  timeout: 3\n  max_sessions: [1]\n  text: maybe\n  tls: 5\nname: x\nname: y\ngat: {}\n"
 	err := Load(defaults(), []byte(text), "game.yaml", []string{"Z_GATE_MAX_SESION=1", "Z_EPOCH=-1", "Z_ENTIRELY_DIFFERENT_THING=1"}, "Z")
 	if err == nil {
 		t.Fatal("no error")
@@ -84,7 +84,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	for _, want := range []string{
 		"game.yaml:1: unknown key nam, did you mean name?",
 		`game.yaml:2: rate: "fast" is not valid; expected a number`,
-		"game.yaml:4: unknown key gate.adress, did you mean gate.address?",
+		"game.yaml:4: unknown key gate.addrss, did you mean gate.address?",
 		`game.yaml:5: gate.timeout: "3" is not valid; expected a time span with unit`,
 		"game.yaml:6: gate.max_sessions: expected a whole number",
 		`game.yaml:7: gate.text: "maybe" is not valid; expected true or false`,
