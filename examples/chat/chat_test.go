@@ -26,21 +26,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func call[R any, P interface {
-	*R
-	proto.Message
-}](t *testing.T, c *zclient.Client, req proto.Message) P {
-	t.Helper()
-	r, err := zclient.Call[R, P](t.Context(), c, req)
-	if err != nil {
-		t.Fatalf("%T: %v", req, err)
-	}
-	return r
-}
-
 func join(t *testing.T, c *zclient.Client, room string) *chatpb.Joined {
 	t.Helper()
-	return call[chatpb.Joined](t, c, &chatpb.Join{Room: room})
+	return ztest.Call[chatpb.Joined](t, c, &chatpb.Join{Room: room})
 }
 
 // A room that each node would serve: rendezvous spreads rooms, so among a few dozen names both are found.
@@ -51,7 +39,7 @@ func roomOn(t *testing.T, c *zclient.Client, node string) string {
 		if j := join(t, c, name); j.GetNode() == node {
 			return name
 		}
-		call[chatpb.Left](t, c, &chatpb.Leave{Room: name})
+		ztest.Call[chatpb.Left](t, c, &chatpb.Leave{Room: name})
 	}
 	t.Fatalf("no room lives on %s", node)
 	return ""
@@ -117,12 +105,10 @@ func TestRoomLife(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} {
 		t.Run(node, func(t *testing.T) {
 			room := roomOn(t, ann, node)
-			presence := make(chan *chatpb.Presence, 10)
-			cancel := zclient.On(ann, func(p *chatpb.Presence) { presence <- p })
-			defer cancel()
+			presence := ztest.Watch[chatpb.Presence](t, ann)
 
 			for i := range 60 {
-				if said := call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: fmt.Sprint("ann ", i+1)}); said.GetSeq() != uint64(i+1) {
+				if said := ztest.Call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: fmt.Sprint("ann ", i+1)}); said.GetSeq() != uint64(i+1) {
 					t.Fatalf("line %d got seq %d", i+1, said.GetSeq())
 				}
 			}
@@ -137,7 +123,7 @@ func TestRoomLife(t *testing.T) {
 			if again := join(t, bob, room); len(again.GetMembers()) != 2 {
 				t.Errorf("joining twice gave members %v", again.GetMembers())
 			}
-			call[chatpb.Left](t, bob, &chatpb.Leave{Room: room})
+			ztest.Call[chatpb.Left](t, bob, &chatpb.Leave{Room: room})
 			waitPresence(t, presence, "bob", false)
 			for _, bad := range []struct {
 				req  proto.Message
@@ -167,15 +153,14 @@ func TestLostClientsLeave(t *testing.T) {
 	room := roomOn(t, ann, "n1")
 	join(t, bob, room)
 	join(t, cyd, room)
-	presence := make(chan *chatpb.Presence, 10)
-	zclient.On(ann, func(p *chatpb.Presence) { presence <- p })
+	presence := ztest.Watch[chatpb.Presence](t, ann)
 	if err := bob.Close(); err != nil {
 		t.Fatal(err)
 	}
 	waitPresence(t, presence, "bob", false)
 	c.Stop(1)
 	waitPresence(t, presence, "cyd", false)
-	if m := call[chatpb.Members](t, ann, &chatpb.Who{Room: room}); !slices.Equal(m.GetMembers(), []string{"ann"}) {
+	if m := ztest.Call[chatpb.Members](t, ann, &chatpb.Who{Room: room}); !slices.Equal(m.GetMembers(), []string{"ann"}) {
 		t.Errorf("members %v, want ann alone", m.GetMembers())
 	}
 }
@@ -184,20 +169,19 @@ func TestLostClientsLeave(t *testing.T) {
 func TestRoomMovesWithItsNode(t *testing.T) {
 	c := ztest.Cluster(t, 2, chat.App(), ztest.RealServers())
 	ann := c.Client("ann", 0)
-	lines := make(chan *chatpb.Line, 100)
-	zclient.On(ann, func(l *chatpb.Line) { lines <- l })
+	lines := ztest.Watch[chatpb.Line](t, ann)
 	room := roomOn(t, ann, "n2")
 	for i := range 5 {
-		call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: fmt.Sprint("line ", i+1)})
+		ztest.Call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: fmt.Sprint("line ", i+1)})
 	}
 	c.Stop(1)
 	c.Settle()
-	said := call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: "line 6"})
+	said := ztest.Call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: "line 6"})
 	if said.GetSeq() != 6 {
 		t.Errorf("after the move the line got seq %d, want 6", said.GetSeq())
 	}
 	for i := range 6 {
-		if l := wait(t, lines); l.GetSeq() != uint64(i+1) {
+		if l := lines.Next(); l.GetSeq() != uint64(i+1) {
 			t.Errorf("line %d came with seq %d", i+1, l.GetSeq())
 		}
 	}
@@ -208,7 +192,7 @@ func TestRoomMovesWithItsNode(t *testing.T) {
 	}
 	k := c.Add()
 	c.Settle()
-	said = call[chatpb.Said](t, bob, &chatpb.Say{Room: room, Text: "line 7"})
+	said = ztest.Call[chatpb.Said](t, bob, &chatpb.Say{Room: room, Text: "line 7"})
 	if said.GetSeq() != 7 {
 		t.Errorf("with node %d added the line got seq %d, want 7", k, said.GetSeq())
 	}
@@ -243,7 +227,7 @@ func TestStrangeBytesHurtNobodyElse(t *testing.T) {
 			t.Errorf("garbage %q: %v, want close code 3502 with a reason", garbage, err)
 		}
 	}
-	call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: "unmoved"})
+	ztest.Call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: "unmoved"})
 	eve.join(room)
 }
 
@@ -259,13 +243,9 @@ func wait[T any](t *testing.T, ch <-chan T) T {
 }
 
 // waitPresence waits until the room says that user came or went; a room tells everybody, the newcomer too.
-func waitPresence(t *testing.T, ch <-chan *chatpb.Presence, user string, here bool) {
+func waitPresence(t *testing.T, w *ztest.Pushes[chatpb.Presence, *chatpb.Presence], user string, here bool) {
 	t.Helper()
-	for {
-		if p := wait(t, ch); p.GetUser() == user && p.GetHere() == here {
-			return
-		}
-	}
+	w.Until(fmt.Sprint("presence of ", user, ": ", here), func(p *chatpb.Presence) bool { return p.GetUser() == user && p.GetHere() == here })
 }
 
 // foreign is a client that shares nothing with zclient: another websocket library, and frames by the generated code.
