@@ -72,6 +72,9 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
 		return err
 	}
 	defer servers.Stop()
+	if err := servers.forgetNodes(); err != nil {
+		return err
+	}
 	list, err := devSettings(f, servers)
 	if err != nil {
 		return err
@@ -235,7 +238,7 @@ type Servers struct {
 }
 
 // StartServers starts NATS (with JetStream) and etcd on loopback, with their data under dir. Port 0 takes a free one.
-// The caller holds the directory's lock: nodes of an earlier process that never said goodbye are dead, and forgotten.
+// The caller holds the directory's lock.
 func StartServers(dir string, fresh bool, natsPort, etcdPort int) (*Servers, error) {
 	natsDir, etcdDir := filepath.Join(dir, "nats"), filepath.Join(dir, "etcd")
 	if fresh {
@@ -252,12 +255,16 @@ func StartServers(dir string, fresh bool, natsPort, etcdPort int) (*Servers, err
 		nats.Stop()
 		return nil, fmt.Errorf("the embedded etcd does not start (data in %s; --fresh forgets it): %w", etcdDir, err)
 	}
-	s := &Servers{nats, etcd}
-	if err := etcd.DeletePrefix("/"); err != nil {
-		s.Stop()
-		return nil, fmt.Errorf("the embedded etcd does not forget the nodes of the last run: %w", err)
+	return &Servers{nats, etcd}, nil
+}
+
+// forgetNodes removes the nodes of an earlier process that never said goodbye. It is for servers whose nodes live in
+// this process alone, so that those are dead; nodes in processes of their own outlive a restart of their servers.
+func (s *Servers) forgetNodes() error {
+	if err := s.etcd.DeletePrefix("/"); err != nil {
+		return fmt.Errorf("the embedded etcd does not forget the nodes of the last run: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 // NATSURL and EtcdEndpoint say where the servers listen.

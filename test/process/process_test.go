@@ -339,6 +339,47 @@ func TestKillOneNode(t *testing.T) {
 	ztest.Eventually(t, "a knows the new b", func() bool { return knows(t, ann, "b") })
 }
 
+// The servers' process is killed and started again, sooner than the lease ends: the nodes are who they were, and their
+// clients go on where they were.
+func TestNodesOutliveARestartOfTheirServers(t *testing.T) {
+	dir, nats, etcd := t.TempDir(), freePort(t), freePort(t)
+	services := func() *program {
+		p := start(t, "services", nil, "services", "--data", dir, "--nats-port", nats, "--etcd-port", etcd)
+		p.find(`services are ready`)
+		return p
+	}
+	first := services()
+	c := &cluster{t: t, nodes: map[string]*node{}, env: []string{
+		"ZGAME_NATS_URL=nats://127.0.0.1:" + nats, "ZGAME_ETCD_ENDPOINTS=http://127.0.0.1:" + etcd, "ZGAME_STORE_DRIVER=kv",
+		"ZGAME_ETCD_LEASE=15s", "ZGAME_DRAIN_DELAY=50ms",
+	}}
+	c.start("a")
+	ann := c.client("a", "ann")
+	request(t, ann, &chatpb.Join{Room: "go"}, nil)
+	before := ann.Session().Ref
+	first.signal(syscall.SIGKILL)
+	first.exit()
+	services()
+	ztest.Eventually(t, "the node is ready again", func() bool { return get(t, c.nodes["a"].admin+"/readyz") == "ready\n" })
+	ztest.Eventually(t, "ann says something", func() bool {
+		return ann.Request(t.Context(), &chatpb.Say{Room: "go", Text: "still here"}, nil) == nil
+	})
+	// The node looks whether its place on the list is still its own when it renews the lease.
+	renewals := func() string {
+		return regexp.MustCompile(`renewals_total\{outcome="ok"\} \d+`).FindString(get(t, c.nodes["a"].admin+"/metrics"))
+	}
+	already := renewals()
+	ztest.Eventually(t, "the lease is renewed", func() bool { return renewals() != already })
+	select {
+	case <-c.nodes["a"].done:
+		t.Error("the node has ended")
+	default:
+	}
+	if now := ann.Session().Ref; now != before {
+		t.Errorf("ann's session was %v and is %v", before, now)
+	}
+}
+
 func TestSignals(t *testing.T) {
 	c := newCluster(t, "a")
 	ann := c.client("a", "ann")
