@@ -1,6 +1,7 @@
 package zactor
 
 import (
+	"context"
 	"errors"
 
 	"zgame/zmsg"
@@ -75,18 +76,20 @@ func NotRun(err error) error {
 	return &notRunError{err}
 }
 
-// handlerReply makes the reply that tells a handler's error.
+// handlerReply makes the reply that tells a handler's error. The end of a context is no word on what was done before it:
+// Unknown.
 func handlerReply(err error) zmsg.Reply {
 	var turned *notRunError
 	r := zmsg.ErrorReply(err)
 	var coded *zmsg.Error
 	isCoded := errors.As(err, &coded)
-	if isCoded && r.Text == "" {
-		r.Text = coded.Text
-	}
 	switch {
 	case errors.As(err, &turned):
 		r.Outcome = zmsg.NotExecuted
+	case !isCoded && errors.Is(err, context.DeadlineExceeded):
+		r.Code, r.Outcome, r.Text = zmsg.CodeTimeout, zmsg.Unknown, "the handler ran out of time"
+	case !isCoded && errors.Is(err, context.Canceled):
+		r.Code, r.Outcome, r.Text = zmsg.CodeCancelled, zmsg.Unknown, "the handler was cut short"
 	case !isCoded || r.Outcome == zmsg.NotExecuted:
 		r.Outcome = zmsg.Executed
 	}

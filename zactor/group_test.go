@@ -3,6 +3,7 @@ package zactor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +45,10 @@ func TestAskErrors(t *testing.T) {
 				return nil, errors.New("secret")
 			case "nested":
 				return nil, zmsg.ErrUnavailable
+			case "late":
+				return nil, fmt.Errorf("secret: %w", context.DeadlineExceeded)
+			case "cut":
+				return nil, context.Canceled
 			case "not run":
 				return nil, zactor.NotRun(zmsg.ErrDraining)
 			case "panic":
@@ -74,6 +79,8 @@ func TestAskErrors(t *testing.T) {
 		t.Errorf("the text of an error without a code went out: %v", plain)
 	}
 	check("nested", ask("nested"), zmsg.CodeUnavailable, zmsg.Executed) // this handler did run
+	check("out of time", ask("late"), zmsg.CodeTimeout, zmsg.Unknown)
+	check("cut short", ask("cut"), zmsg.CodeCancelled, zmsg.Unknown)
 	check("not run", ask("not run"), zmsg.CodeDraining, zmsg.NotExecuted)
 	check("panic", ask("panic"), zmsg.CodePanicked, zmsg.Unknown)
 	check("no defer", ask("no defer"), zmsg.CodeInternal, zmsg.Executed)

@@ -1,6 +1,7 @@
 package zmsg
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -71,8 +72,8 @@ func (r *Reply) Err() error {
 // CodeInternal, and its text does not leave the node (it may hold what clients must not see).
 func ErrorReply(err error) Reply {
 	r := Reply{Code: CodeOf(err), Outcome: OutcomeOf(err)}
-	if e, ok := err.(*Error); ok { //nolint:errorlint // the text of the coded error alone, not of what wraps it
-		r.Text = e.Text
+	if e, ok := errors.AsType[*Error](err); ok {
+		r.Text = e.Text // alone: what wraps it is for logs
 	}
 	return r
 }

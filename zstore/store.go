@@ -2,29 +2,46 @@ package zstore
 
 import (
 	"context"
-	"errors"
 
 	"zgame/zmsg"
 )
 
 // Errors of a Store. Every error is one of these (wrapped), or a definite failure: this call wrote nothing. Where an
 // earlier issue of the same write had an unknown outcome, "this call wrote nothing" says nothing about that one; see
-// Resolve.
+// Resolve. Each wraps a *zmsg.Error, so that a handler may return it as it is: who asked then learns a code that says
+// whether to try again, and that a write may have landed.
 var (
 	// ErrInvalid: the call is malformed (see Change.Check); nothing was sent.
-	ErrInvalid = errors.New("zstore: invalid call")
+	ErrInvalid error = &codedError{"zstore: invalid call", zmsg.Error{Code: zmsg.CodeInternal}}
 	// ErrConflict: the record is not as the caller said (owner, route version, revision, or it exists already).
-	ErrConflict = errors.New("zstore: conflict")
+	ErrConflict error = &codedError{"zstore: conflict", zmsg.Error{Code: zmsg.CodeConflict, Text: "somebody else has written"}}
 	// ErrNotFound: there is no record, or it is deleted.
-	ErrNotFound = errors.New("zstore: not found")
+	ErrNotFound error = &codedError{"zstore: not found", zmsg.Error{Code: zmsg.CodeNotFound}}
 	// ErrUnknown: the write may have landed. Read, compare WID with the id of the write, then decide; or issue the
 	// same write with the same WriteID again.
-	ErrUnknown = errors.New("zstore: outcome unknown")
+	ErrUnknown error = &codedError{
+		"zstore: outcome unknown",
+		zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.Unknown, Text: "the store did not say whether it has written"},
+	}
 	// ErrTooLarge: the state is above MaxState, or the remembered requests above MaxDone; nothing was written.
-	ErrTooLarge = errors.New("zstore: state above the store's limit")
+	ErrTooLarge error = &codedError{"zstore: state above the store's limit", zmsg.Error{Code: zmsg.CodeTooLarge}}
 	// ErrUnavailable: the store is not reachable; nothing was written.
-	ErrUnavailable = errors.New("zstore: not reachable")
+	ErrUnavailable error = &codedError{
+		"zstore: not reachable", zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "the store is not reachable"},
+	}
 )
+
+// codedError is an error of a Store: itself for errors.Is, and what a client is told.
+type codedError struct {
+	text string
+	told zmsg.Error
+}
+
+// Error says what went wrong, for logs.
+func (e *codedError) Error() string { return e.text }
+
+// Unwrap returns what a client is told.
+func (e *codedError) Unwrap() error { return &e.told }
 
 // Own says who may write a record: a node's epoch, and the route version that rose when it became the owner.
 // A zero Node is no owner.
