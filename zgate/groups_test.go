@@ -165,6 +165,13 @@ func TestBusDown(t *testing.T) {
 		t.Error("is no member")
 	}
 	eventually(t, "tried again", func() bool { return r.counter("subscribe_failures_total") >= 3 })
+	r.OnSession(&zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_JOIN, Session: c.ref(), Group: "k", Request: 5}, from)
+	if err := <-acks; zmsg.CodeOf(err) != zmsg.CodeUnavailable || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+		t.Errorf("ack %v", err)
+	}
+	if n, _ := r.PublishLocal("k", &zmsg.Push{ID: 1}); n != 0 {
+		t.Error("is a member of what the other node was told it did not join")
+	}
 	bus.set(nil, nil)
 	eventually(t, "subscribed", func() bool { return bus.subscribed("h") })
 	r.OnSession(&zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_JOIN, Session: c.ref(), Group: "i", Request: 5}, from)
@@ -249,8 +256,13 @@ func TestGroupLimits(t *testing.T) {
 		}
 	}
 	for i, want := range []error{nil, nil, ErrTooMany} {
-		if err := r.Join(c.ref(), fmt.Sprint(i)); !errors.Is(err, want) {
+		err := r.Join(c.ref(), fmt.Sprint(i))
+		if !errors.Is(err, want) {
 			t.Errorf("group %d: %v", i, err)
+		}
+		// What a handler that returns it tells the client.
+		if want != nil && (zmsg.CodeOf(err) != zmsg.CodeBusy || zmsg.OutcomeOf(err) != zmsg.NotExecuted) {
+			t.Errorf("group %d: told as %v, %v", i, zmsg.CodeOf(err), zmsg.OutcomeOf(err))
 		}
 	}
 	_ = r.Leave(c.ref(), "0")

@@ -120,10 +120,15 @@ func (g *Gate) Join(ref zmsg.SessionRef, name string) error {
 		}
 	}
 	if err != nil {
-		s.leave(name)
-		return &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "group subscription: " + err.Error()}
+		return s.notJoined(name, err)
 	}
 	return nil
+}
+
+// notJoined takes the session out of a group whose subscription failed, and returns the error that says so.
+func (s *Session) notJoined(name string, err error) error {
+	s.leave(name)
+	return &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "group subscription: " + err.Error()}
 }
 
 // Leave ends a session's membership; what is published afterwards does not reach it by this group. Errors: those of
@@ -224,11 +229,17 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 			return err
 		}
 		var done func(error)
+		group := strings.Clone(e.Group) // e is not ours to keep
 		if request := e.Request; request != 0 && g.cfg.Ack != nil {
 			from.ID = strings.Clone(from.ID)
-			done = func(err error) { g.cfg.Ack(from, request, err) }
+			done = func(err error) {
+				if err != nil {
+					err = s.notJoined(group, err) // as Join does: who is told that it is no member is none
+				}
+				g.cfg.Ack(from, request, err)
+			}
 		}
-		return g.groups.join(s, strings.Clone(e.Group), done) // a copy: e is not ours to keep
+		return g.groups.join(s, group, done)
 	case wirepb.SessionOp_SESSION_OP_LEAVE:
 		return g.Leave(e.Session, e.Group)
 	case wirepb.SessionOp_SESSION_OP_KICK:

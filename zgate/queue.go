@@ -11,9 +11,9 @@ import (
 
 // Errors of pushes and replies.
 var (
-	ErrClosed  = errors.New("zgate: session is closed")                       // or closing
-	ErrSlow    = errors.New("zgate: client does not keep up and is closed")   // nothing more reaches it
-	ErrDropped = errors.New("zgate: volatile push dropped, client is behind") // the session goes on
+	ErrClosed  error = &opError{"zgate: session is closed", zmsg.CodeNotFound}      // or closing
+	ErrSlow          = errors.New("zgate: client does not keep up and is closed")   // nothing more reaches it
+	ErrDropped       = errors.New("zgate: volatile push dropped, client is behind") // the session goes on
 )
 
 const (

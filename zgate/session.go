@@ -1,24 +1,38 @@
 package zgate
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
 )
 
-// Errors of session operations.
+// Errors of session operations. Each is a *zmsg.Error within, so that a handler may return it as it is.
 var (
-	ErrNoSession    = errors.New("zgate: no such session")                             // ended, or never was
-	ErrStaleSession = errors.New("zgate: session has another generation")              // another socket or user by now
-	ErrWrongGate    = errors.New("zgate: session is at another gate")                  // or another start of this one
-	ErrTooMany      = errors.New("zgate: limit of groups or watchers of this session") // nothing was changed
-	ErrBadGroup     = errors.New("zgate: not a group name")                            // empty, too long, or not UTF-8
-	ErrNotWired     = errors.New("zgate: the gate has no way to tell actors")          // Config.Tell is nil
+	ErrNoSession    error = &opError{"zgate: no such session", zmsg.CodeNotFound}                         // ended, or never was
+	ErrStaleSession error = &opError{"zgate: session has another generation", zmsg.CodeNotFound}          // another socket or user by now
+	ErrWrongGate    error = &opError{"zgate: session is at another gate", zmsg.CodeNotFound}              // or another start of this one
+	ErrTooMany      error = &opError{"zgate: limit of groups or watchers of this session", zmsg.CodeBusy} // nothing was changed
+	ErrBadGroup     error = &opError{"zgate: not a group name", zmsg.CodeBadRequest}                      // empty, too long, or not UTF-8
+	ErrNotWired     error = &opError{"zgate: the gate has no way to tell actors", zmsg.CodeInternal}      // Config.Tell is nil
 )
+
+// opError is an error of a session operation: itself for errors.Is, and its code for who asked.
+type opError struct {
+	text string
+	code zmsg.Code
+}
+
+// Error says what went wrong.
+func (e *opError) Error() string { return e.text }
+
+// Unwrap returns the error that tells the code: the operation did nothing.
+func (e *opError) Unwrap() error {
+	return &zmsg.Error{Code: e.code, Outcome: zmsg.NotExecuted, Text: strings.TrimPrefix(e.text, "zgate: ")}
+}
 
 // Session is a client that has logged in. All methods may be called from any goroutine, and do not block.
 type Session struct {

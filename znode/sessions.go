@@ -185,6 +185,8 @@ func (s *sessions) Join(ref zmsg.SessionRef, group string) error {
 	case err := <-done:
 		return err
 	case <-timeout.C:
+		// It may still become one: taken back, in the order of this node's operations.
+		_ = s.op(ref, wirepb.SessionOp_SESSION_OP_LEAVE, zmsg.Envelope{Group: group})
 		return &zmsg.Error{Code: zmsg.CodeTimeout, Outcome: zmsg.Unknown, Text: "the gate did not confirm the join"}
 	}
 }

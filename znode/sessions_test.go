@@ -1,0 +1,35 @@
+package znode
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// silentLink takes everything and brings no answer.
+type silentLink struct{ ops []wirepb.SessionOp }
+
+func (l *silentLink) SendSession(_ zmsg.NodeRef, e *zmsg.Envelope) error {
+	l.ops = append(l.ops, e.Op)
+	return nil
+}
+func (l *silentLink) SendControl(zmsg.NodeRef, *zmsg.Envelope) error { return nil }
+func (l *silentLink) PublishGroup(*zmsg.Envelope) error              { return nil }
+
+// A join whose gate does not answer is taken back: who is told that it has not joined must not become a member later.
+func TestJoinWithoutAnswerIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := &silentLink{}
+		s := newSessions(zmsg.NodeRef{ID: "n1", Epoch: 1}, link, func(zmsg.NodeRef) gateState { return gateAlive })
+		err := s.Join(zmsg.SessionRef{Gate: zmsg.NodeRef{ID: "n2", Epoch: 1}, ID: 1, Gen: 1}, "g")
+		if zmsg.CodeOf(err) != zmsg.CodeTimeout {
+			t.Errorf("got %v, want a timeout", err)
+		}
+		if want := []wirepb.SessionOp{wirepb.SessionOp_SESSION_OP_JOIN, wirepb.SessionOp_SESSION_OP_LEAVE}; !slices.Equal(link.ops, want) {
+			t.Errorf("operations %v, want %v", link.ops, want)
+		}
+	})
+}
