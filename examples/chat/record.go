@@ -30,7 +30,7 @@ type room struct {
 // step is one change of a room.
 type step struct {
 	before func() error                        // may be nil: off the actor, ahead of the write; may wait
-	apply  func(*chatpb.RoomState) error       // changes nothing when it refuses; runs again where others wrote meanwhile
+	apply  func(*chatpb.RoomState) error       // changes nothing when it refuses; see commit about running it again
 	then   func(*zactor.Context) proto.Message // in the actor, once the step is stored: the answer
 	reply  zactor.Deferred
 	err    error
@@ -59,7 +59,7 @@ func (r *rooms) do(c *zactor.Context, name string, s *step) error {
 		r.open[name] = rm
 	}
 	if len(rm.waiting) >= maxWaiting {
-		return zmsg.ErrBusy
+		return zactor.NotRun(zmsg.ErrBusy)
 	}
 	s.reply = c.Defer()
 	r.change(c, rm, s)
@@ -129,7 +129,8 @@ func (r *rooms) watch(c *zactor.Context, rm *room) {
 }
 
 // commit applies the batch to the room's newest state and stores it, by compare-and-set: whoever else wrote meanwhile
-// wins, and the batch is applied anew to what they wrote.
+// wins, and the batch is applied anew to what they wrote. That may hold the batch already: a write whose outcome the
+// store did not tell may have landed before theirs. So a step finds what it did.
 func (rm *room) commit(ctx context.Context, store zstore.Store, batch []*step) error {
 	for _, s := range batch {
 		if s.before != nil {
@@ -159,7 +160,7 @@ func (rm *room) commit(ctx context.Context, store zstore.Store, batch []*step) e
 			return err
 		}
 	}
-	return &zmsg.Error{Code: zmsg.CodeConflict, Outcome: zmsg.NotExecuted, Text: "other nodes keep changing the room"}
+	return zactor.NotRun(zmsg.Errorf(zmsg.CodeConflict, "other nodes keep changing the room"))
 }
 
 // store writes next, or makes sure that nobody has written since where there is nothing to write.

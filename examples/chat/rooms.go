@@ -37,8 +37,8 @@ func (r *rooms) join(c *zactor.Context, req *chatpb.Join) (*chatpb.Joined, error
 	return nil, r.do(c, room, &step{
 		before: func() error { return sessions.Join(session, group(room)) },
 		apply: func(s *chatpb.RoomState) error {
-			came = enter(s, user, session)
-			joined.History, joined.Members = s.GetLines(), names(s)
+			came = enter(s, user, session) || came
+			joined.History, joined.Members = history(s), names(s)
 			return nil
 		},
 		then: func(c *zactor.Context) proto.Message {
@@ -88,7 +88,12 @@ func remove(room string, session zmsg.SessionRef) *step {
 	var user string
 	var left bool
 	return &step{
-		apply: func(s *chatpb.RoomState) error { user, left = exit(s, session); return nil },
+		apply: func(s *chatpb.RoomState) error {
+			if who, last := exit(s, session); who != "" {
+				user, left = who, last
+			}
+			return nil
+		},
 		then: func(c *zactor.Context) proto.Message {
 			_ = c.Leave(session, group(room)) // a session that is gone has left
 			publishIf(c, left, room, &chatpb.Presence{Room: room, User: user})

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/proto"
+
 	"zgame/examples/chat/chatpb"
 	"zgame/zmsg"
 )
@@ -70,13 +72,16 @@ func exit(s *chatpb.RoomState, session zmsg.SessionRef) (user string, left bool)
 	return user, !isHere(s, user)
 }
 
-// say appends the line, which gets its seq.
+// say appends the line, which gets its seq. A line that is there already, from an earlier try, stays as it is.
 func say(s *chatpb.RoomState, session zmsg.SessionRef, line *chatpb.Line) error {
 	if find(s, session) < 0 {
 		return errNotMember
 	}
 	if err := checkText(line.GetText()); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(s.GetLines(), func(l *chatpb.Line) bool { return proto.Equal(l, line) }) {
+		return nil
 	}
 	s.Last++
 	line.Seq = s.GetLast()
@@ -86,6 +91,9 @@ func say(s *chatpb.RoomState, session zmsg.SessionRef, line *chatpb.Line) error 
 	}
 	return nil
 }
+
+// history returns the lines; those that are said afterwards, in the same write too, do not change it.
+func history(s *chatpb.RoomState) []*chatpb.Line { return slices.Clone(s.GetLines()) }
 
 func find(s *chatpb.RoomState, session zmsg.SessionRef) int {
 	return slices.IndexFunc(s.GetMembers(), func(m *chatpb.Member) bool { return sessionOf(m) == session })
