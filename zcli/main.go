@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"zgame/internal/settings"
 	"zgame/znode"
@@ -44,12 +45,20 @@ func Main(app znode.App, more ...Command) {
 	go func() {
 		<-signals
 		cancel()
-		<-signals
-		os.Exit(130)
+		// One Ctrl-C may come as two: a wrapper passes it on, and the terminal tells the whole group.
+		for first := time.Now(); ; {
+			<-signals
+			if time.Since(first) > oneSignal {
+				os.Exit(130)
+			}
+		}
 	}()
 	env := Env{Name: programName(), Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ()}
 	os.Exit(Run(ctx, env, app, os.Args[1:], more...))
 }
+
+// oneSignal is how long after the first signal another one is still taken for the same.
+const oneSignal = 200 * time.Millisecond
 
 func programName() string {
 	name := os.Args[0]

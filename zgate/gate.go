@@ -50,6 +50,7 @@ type Gate struct {
 	requests        atomic.Int64 // in flight
 	noRouteLog      seldom
 	refusedLog      seldom
+	originLog       seldom
 
 	wg      sync.WaitGroup // every goroutine but the wheel's
 	wheelWG sync.WaitGroup

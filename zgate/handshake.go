@@ -139,6 +139,9 @@ func (g *Gate) readRequest(c *conn) (_ *http.Request, refused string) {
 		return nil, "no_upgrade"
 	case !g.originAllowed(r):
 		c.refuse(http.StatusForbidden, "origin not allowed")
+		if g.originLog.allow(g.now()) {
+			g.log.Warn("origin refused; allow it by AllowedOrigins (gate.origins) if the page is yours", "origin", cut(r.Header.Get("Origin"), 100), "host", cut(r.Host, 100))
+		}
 		return nil, "origin"
 	case br.Buffered() > 0 || r.ContentLength != 0 || len(r.TransferEncoding) > 0:
 		// gorilla's buffer is its own: bytes that came along would be lost.

@@ -86,7 +86,12 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return Backends{}, errors.Join(err, opened.close(ctx))
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)
+		defer cancel()
+		if e := opened.close(closing); e != nil {
+			log.Debug("closing what was opened", "err", e) // what failed is said by err already
+		}
+		return Backends{}, err
 	}
 	if opened.Bus != nil {
 		b.Bus = opened.Bus

@@ -3,6 +3,7 @@ package znode
 import (
 	"crypto/tls"
 	"fmt"
+	"net"
 	"time"
 
 	"zgame/zgate"
@@ -30,9 +31,22 @@ func (n *Node) newGate(self zmsg.NodeRef) (*zgate.Gate, error) {
 		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TLS: secure,
 		Auth: zgate.DevAuth{}, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
 		Tell: n.tell, Ack: n.sessions.ack,
-		AllowText: s.Text, Registry: registry, AllowedOrigins: s.Origins,
+		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
 		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage,
 		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),
 		Logger: n.log, Metrics: zmetrics.NewGate(n.registry),
 	})
+}
+
+// pageOrigins are the origins of the node's own page on this machine.
+func (n *Node) pageOrigins() []string {
+	address := n.cfg.Settings.Page.Address
+	if n.cfg.ListenPage != nil {
+		address = n.cfg.ListenPage.Addr().String()
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "0" || n.cfg.App.Page == nil {
+		return nil
+	}
+	return []string{"http://localhost:" + port, "http://127.0.0.1:" + port}
 }

@@ -131,7 +131,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			return fmt.Errorf("znode: %s: %w", s.name, err)
 		}
 	}
-	n.log.Info("node is ready", "epoch", n.Self().Epoch, "gate", n.GateURL())
+	n.log.Info("node is ready", "epoch", n.Self().Epoch, "gate", n.GateURL(), "page", n.PageAddr(), "admin", n.AdminAddr())
 	return nil
 }
 
@@ -154,9 +154,12 @@ func (n *Node) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-n.member.Lost():
-		return fmt.Errorf("znode: node %s is out of the cluster: its lease ended (etcd unreachable, or the process stood still); start it again", n.Self())
+		return fmt.Errorf("znode: node %s is out of the cluster: its lease ended (etcd was away for longer, or the process stood still); start it again", n.Self())
 	}
 }
+
+// stopStep bounds each step of Stop that waits for servers, which may be away.
+const stopStep = 2 * time.Second
 
 // Stop takes the node down in order: others stop sending, clients are told, queues run empty, actors stop, the
 // name goes, connections close. What ctx does not leave time for is cut and said in the error. Once is enough; more do
@@ -175,9 +178,15 @@ func (n *Node) Stop(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("znode: %s: %w", what, err))
 		}
 	}
+	// A step that talks to servers has a part of the time only: one that is away must not take it from the others.
+	brief := func(f func(context.Context) error) error {
+		part, cancel := context.WithTimeout(ctx, stopStep)
+		defer cancel()
+		return f(part)
+	}
 	if n.member != nil {
 		n.setState(zdiscovery.Draining)
-		try("announce the drain", n.announce(ctx))
+		try("announce the drain", brief(n.announce))
 	}
 	n.page.stop(ctx)
 	if n.gate != nil {
@@ -187,20 +196,23 @@ func (n *Node) Stop(ctx context.Context) error {
 		try("stop the actors", n.group.Shutdown(ctx))
 	}
 	if n.link != nil {
-		try("empty the bus queues", n.link.Drain(ctx))
+		try("empty the bus queues", brief(n.link.Drain))
 	}
 	if n.member != nil {
-		try("leave the cluster", n.member.Leave(ctx))
+		try("leave the cluster", brief(n.member.Leave))
 	}
 	if n.cancel != nil {
 		n.cancel()
 		n.loops.Wait()
 	}
+	// What is left is closed in any case, also when ctx is over.
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)
+	defer cancel()
 	if n.link != nil {
-		try("close the bus", n.link.Close(ctx))
+		try("close the bus", n.link.Close(closing))
 	}
-	try("close the connections", n.backends.close(ctx))
-	n.admin.stop(ctx)
+	try("close the connections", n.backends.close(closing))
+	n.admin.stop(closing)
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

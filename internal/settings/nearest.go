@@ -11,9 +11,9 @@ func didYouMean(word string, names []string) string {
 }
 
 // Nearest returns the name with the smallest edit distance to word, the first of equals, if it is near enough to be
-// what was meant: at most half of the word's letters differ.
+// what was meant: at most half of the word's letters differ, or two of a short word.
 func Nearest(word string, names []string) (string, bool) {
-	best, least := "", len(word)/2+1
+	best, least := "", max(len(word)/2+1, 3)
 	for _, n := range names {
 		if d := distance(word, n); d < least {
 			best, least = n, d

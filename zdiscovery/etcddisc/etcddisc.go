@@ -35,6 +35,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"zgame/zdiscovery"
 	"zgame/zmsg"
@@ -58,6 +60,9 @@ type Disc struct {
 
 var _ zdiscovery.Discovery = (*Disc)(nil)
 
+// maxConnectBackoff is the longest wait between two attempts to connect to etcd.
+const maxConnectBackoff = 2 * time.Second
+
 // New makes the client. It does not connect yet. Errors are those of the Config.
 func New(cfg Config) (*Disc, error) {
 	cfg = cfg.withDefaults()
@@ -73,6 +78,12 @@ func New(cfg Config) (*Disc, error) {
 		Password:             cfg.Password,
 		TLS:                  cfg.TLS,
 		Logger:               zap.NewNop(),
+		// gRPC waits up to two minutes between attempts by default: after a long outage that would keep a node off the
+		// list for as long.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxConnectBackoff},
+			MinConnectTimeout: cfg.RequestTimeout,
+		})},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcddisc: client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
