@@ -78,8 +78,12 @@ type Config struct {
 	Rate  int
 	Burst int
 	// QueueBytes is how much may wait for a client that does not read; more closes it as slow (3008). Volatile pushes
-	// are dropped from a quarter of it on. One frame of any size fits into an empty queue. Defaults to 1 MiB.
+	// are dropped from a quarter of it on. One frame of any size up to MaxSend fits into an empty queue. Defaults to 1 MiB.
 	QueueBytes int
+	// MaxSend is the largest body that is sent to a client, in bytes. A larger response becomes CodeTooLarge, a larger
+	// push is refused with zmsg.ErrTooLarge: a client that is sent more than it takes closes the connection. Defaults
+	// to 15 MiB, a little less than what zclient takes.
+	MaxSend int
 
 	// HandshakeTimeout is for TLS and HTTP together. Defaults to 5 s.
 	HandshakeTimeout time.Duration
@@ -169,6 +173,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Rate, 1_000)
 	set(&c.Burst, 2_000)
 	set(&c.QueueBytes, 1<<20)
+	set(&c.MaxSend, 15<<20)
 	set(&c.HandshakeTimeout, 5*time.Second)
 	set(&c.LoginTimeout, 5*time.Second)
 	set(&c.AuthTimeout, 5*time.Second)
@@ -240,6 +245,7 @@ func (c Config) validate() error {
 		{"Rate", c.Rate, -1, 1 << 30},
 		{"Burst", c.Burst, 1, 1 << 30},
 		{"QueueBytes", c.QueueBytes, 4 << 10, 1 << 30},
+		{"MaxSend", c.MaxSend, 4 << 10, 1 << 30},
 	} {
 		if n.value < n.lowest || n.value > n.most {
 			fault("%s is %d: expected %d to %d", n.name, n.value, n.lowest, n.most)

@@ -12,7 +12,7 @@ type counters struct {
 	// Messages.
 	gate, local, remote, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
 	// Drops.
-	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher zmetrics.Counter
+	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge zmetrics.Counter
 	// Encodes.
 	encodePB, encodeText zmetrics.Counter
 
@@ -33,7 +33,7 @@ func newCounters(m *zmetrics.Gate) *counters {
 		dropClosed: m.Drops.With("closed"), dropLate: m.Drops.With("late"), dropVolatile: m.Drops.With("volatile"),
 		dropReplaced: m.Drops.With("replaced"), dropCut: m.Drops.With("cut"),
 		dropNoSession: m.Drops.With("no_session"), dropStale: m.Drops.With("stale_session"),
-		dropWrongGate: m.Drops.With("wrong_gate"), dropWatcher: m.Drops.With("watcher"),
+		dropWrongGate: m.Drops.With("wrong_gate"), dropWatcher: m.Drops.With("watcher"), dropTooLarge: m.Drops.With("too_large"),
 
 		encodePB: m.Encodes.With("pb"), encodeText: m.Encodes.With("text"),
 

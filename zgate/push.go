@@ -35,8 +35,12 @@ const textHead = `{"frames":[{`
 // encode makes p ready to be sent; own says that p.Body may be kept.
 func (g *Gate) encode(p *zmsg.Push, own bool) (encoded, error) {
 	body, err := p.EncodedBody()
-	if err != nil {
+	switch {
+	case err != nil:
 		return encoded{}, err
+	case len(body) > g.cfg.MaxSend:
+		g.count.dropTooLarge.Inc()
+		return encoded{}, zmsg.ErrTooLarge
 	}
 	if p.Body == nil {
 		g.count.encodePB.Inc()

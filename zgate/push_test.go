@@ -365,6 +365,30 @@ func TestLargePush(t *testing.T) {
 	c.echo("x")
 }
 
+// What no client would take is not sent: its asker, or its sender, is told, and the connection goes on.
+func TestMaxSend(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.MaxSend = 4 << 10 })
+	fits, above := bytes.Repeat([]byte("x"), 4<<10), bytes.Repeat([]byte("x"), 4<<10+1)
+	for _, o := range []dialing{{}, {text: true}} {
+		c := r.login("ann", o)
+		if err := r.Push(c.ref(), &zmsg.Push{ID: 1, Body: above}); !errors.Is(err, zmsg.ErrTooLarge) {
+			t.Errorf("push above the limit: %v", err)
+		}
+		if delivered, failed := r.PushIDs([]uint64{c.ref().ID}, &zmsg.Push{ID: 1, Body: above}); delivered != 0 || failed != 1 {
+			t.Errorf("push by id above the limit: %d delivered, %d failed", delivered, failed)
+		}
+		c.send(request(idHeld, 1, ""), request(idHeld, 2, ""))
+		(<-r.held).Reply(&zmsg.Reply{ID: 8, Body: above})
+		if f := c.next(); f.Code != zmsg.CodeTooLarge || f.Outcome != zmsg.Executed || f.Seq != 1 || f.Text == "" {
+			t.Errorf("response above the limit: %+v", f)
+		}
+		(<-r.held).Reply(&zmsg.Reply{ID: 8, Body: fits})
+		if f := c.next(); f.Code != zmsg.CodeOK || len(f.Body) != len(fits) || f.Seq != 2 {
+			t.Errorf("response at the limit: code %v, %d bytes", f.Code, len(f.Body))
+		}
+	}
+}
+
 func TestPushIDs(t *testing.T) {
 	r := newRig(t)
 	var ids []uint64

@@ -69,7 +69,7 @@ func (s *Session) Client() string { return s.client }
 // RemoteAddr returns the address of the connection, zero where it has none.
 func (s *Session) RemoteAddr() netip.AddrPort { return s.c.remote }
 
-// Push sends p. Errors: ErrClosed, ErrSlow, ErrDropped, or what encoding p says.
+// Push sends p. Errors: ErrClosed, ErrSlow, ErrDropped, zmsg.ErrTooLarge, or what encoding p says.
 func (s *Session) Push(p *zmsg.Push) error {
 	e, err := s.g.encode(p, false)
 	if err != nil {
@@ -116,6 +116,10 @@ func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
 			s.g.log.Error("response cannot be encoded", "msg_id", r.ID, "session", s.ref.ID, "err", err)
 			f = zmsg.Frame{Kind: f.Kind, Seq: seq, Code: zmsg.CodeInternal}
 		}
+	}
+	if limit := s.g.cfg.MaxSend; len(f.Body) > limit {
+		s.g.log.Debug("response is too large", "msg_id", r.ID, "session", s.ref.ID, "size", len(f.Body))
+		f = zmsg.Frame{Kind: f.Kind, Seq: seq, Code: zmsg.CodeTooLarge, Text: "the response is above the limit of " + itoa(limit) + " bytes"}
 	}
 	if r.Code != zmsg.CodeOK {
 		f.ID, f.Body = 0, nil
