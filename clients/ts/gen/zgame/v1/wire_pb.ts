@@ -455,7 +455,7 @@ export type Batch = Message<"zgame.v1.Batch"> & {
   epoch: bigint;
 
   /**
-   * counts batches from this sender to this subject from 1; shows losses, doubles and swaps
+   * series << 40 | n: n counts the sender's batches to this subject from 1; shows losses, doubles, swaps
    *
    * @generated from field: uint64 number = 4;
    */
