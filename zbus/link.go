@@ -303,7 +303,11 @@ func (l *Link) Drain(ctx context.Context) error {
 		select {
 		case <-l.idle:
 		case <-ctx.Done():
-			return fmt.Errorf("zbus: drain: %w", ctx.Err())
+			l.mu.Lock()
+			own, unsent := l.requests.n, l.waiting
+			l.mu.Unlock()
+			return fmt.Errorf("zbus: drain: %d requests of other nodes without an answer, %d own without an outcome, %d envelopes not sent: %w",
+				l.inbound.Load(), own, unsent, ctx.Err())
 		}
 	}
 	if err := l.cfg.Bus.Flush(ctx); err != nil && !errors.Is(err, ErrDown) {

@@ -129,6 +129,7 @@ func (n *Node) gateState(gate zmsg.NodeRef) gateState {
 // the sender may try elsewhere. It runs on the link's receiving goroutine.
 func (n *Node) onActor(to uint64, m *zmsg.Message) {
 	if !n.sessions.arrived(to, m) {
+		m.ReplyError(zmsg.ErrNoRoute) // nobody asks that way, but who does is not left waiting, nor is the drain
 		m.Release()
 		return
 	}

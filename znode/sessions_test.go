@@ -33,3 +33,19 @@ func TestJoinWithoutAnswerIsTakenBack(t *testing.T) {
 		}
 	})
 }
+
+// outcomes counts the replies to requests.
+type outcomes struct{ n int }
+
+func (o *outcomes) Reply(uint64, *zmsg.Reply) { o.n++ }
+
+// Every request ends in one outcome, also one that makes no sense: a SessionClosed that somebody wants answered.
+func TestSessionClosedAsRequestIsAnswered(t *testing.T) {
+	n := &Node{sessions: newSessions(zmsg.NodeRef{ID: "n1", Epoch: 1}, &silentLink{}, nil)}
+	m, asked := zmsg.NewMessage(sessionClosedID), &outcomes{}
+	m.SetReplier(asked, 1)
+	n.onActor(1, m)
+	if asked.n != 1 {
+		t.Errorf("%d outcomes, want 1", asked.n)
+	}
+}
