@@ -82,6 +82,20 @@ func DecodeBatchHead(batch []byte) (h BatchHead, rest []byte, err error) {
 	return h, rest, nil
 }
 
+// isHead reports whether f is a field of the head. Of another wire type it is an unknown field, which may stand anywhere.
+func isHead(f *field) bool {
+	switch f.number {
+	case batchMagic:
+		return f.typ == protowire.Fixed32Type
+	case batchNode:
+		return f.typ == protowire.BytesType
+	case batchEpoch, batchNumber:
+		return f.typ == protowire.VarintType
+	default:
+		return false
+	}
+}
+
 // NextEnvelope takes the first envelope off rest, what DecodeBatchHead or NextEnvelope returned, and returns what
 // follows it. Call it while rest is not empty. e aliases rest as in Envelope.Decode. Errors wrap ErrMalformed: the
 // batch cannot be read further.
@@ -101,7 +115,7 @@ func NextEnvelope(rest []byte, e *Envelope) ([]byte, error) {
 		if f.number == batchEnvelopes && f.typ == protowire.BytesType {
 			break
 		}
-		if f.number <= batchNumber {
+		if isHead(&f) {
 			return nil, malformed("batch: its head goes on behind an envelope")
 		}
 		rest = rest[n:]
