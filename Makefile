@@ -61,9 +61,10 @@ browser-test: build ## two tabs on two nodes in headless Chromium (Debian's pack
 	cd test/browser && npm ci --no-audit --no-fund --silent
 	cd test/browser && GAMESERVER=../../$(BIN)/gameserver npm test --silent
 
-FUZZ := ./zmsg:FuzzFrame ./zmsg:FuzzEnvelope ./zmsg:FuzzPacket ./zmsg:FuzzBatch ./zmsg:FuzzText ./internal/settings:FuzzLoad
+FUZZ := ./zmsg:FuzzFrame ./zmsg:FuzzEnvelope ./zmsg:FuzzPacket ./zmsg:FuzzBatch ./zmsg:FuzzText ./internal/settings:FuzzLoad ./internal/mongowire:FuzzRead
 
-fuzz: ## every fuzz target for FUZZTIME (10s)
+fuzz: ## every fuzz target for FUZZTIME (10s); what a client may send to a gate for a minute
+	go test -run '^$$' -fuzz '^FuzzMessage$$' -fuzztime 60s ./zgate
 	@for f in $(FUZZ); do echo "== fuzz $$f"; go test -run '^$$' -fuzz "^$${f##*:}$$" -fuzztime $(FUZZTIME) $${f%%:*}; done
 
 bench: ## benchmarks, next to their baselines (BENCHTIME=1s COUNT=1)
