@@ -135,7 +135,7 @@ func LoadSettings(path string, environ []string) (Settings, error) {
 	return s, errors.Join(settings.Load(&s, text, path, environ, EnvPrefix), s.Validate())
 }
 
-// Text returns the settings as YAML with comments, without secrets.
+// Text returns the settings as YAML with comments, without secrets: passwords, and the credentials in URLs.
 func (s *Settings) Text() string { return settings.Text(s) }
 
 // Validate returns every fault of s, joined, or nil.

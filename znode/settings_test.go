@@ -25,7 +25,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestEveryKeyRoundTrips(t *testing.T) {
 	def := DefaultSettings()
 	path := filepath.Join(t.TempDir(), "gameserver.yaml")
-	text := strings.ReplaceAll(def.Text(), `"***"`, `"mongodb://elsewhere:1"`)
+	text := def.Text()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +33,8 @@ func TestEveryKeyRoundTrips(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the printed settings do not load: %v\n%s", err, text)
 	}
-	if s.Store.Mongo.URI != "mongodb://elsewhere:1" {
-		t.Errorf("uri %q", s.Store.Mongo.URI)
+	if again := s.Text(); again != text {
+		t.Errorf("printed again:\n%s\nwant\n%s", again, text)
 	}
 	for _, key := range settings.Keys(&def) {
 		if _, err := LoadSettings("", []string{settings.EnvName(EnvPrefix, key) + "=\x00"}); err == nil && !isText(key) {

@@ -2,7 +2,8 @@
 // unknown key with its line and the nearest right name, a value that does not parse with what was expected.
 //
 // A settings struct nests structs; each field has a `yaml:"name"` tag, a leaf may have `secret:"true"` (never
-// printed) and `help:"..."`. Leaves are string, bool, int, uint64, float64, time.Duration and []string.
+// printed, unless it is a URL without credentials and options) and `help:"..."`. Of other URLs the credentials are not
+// printed. Leaves are string, bool, int, uint64, float64, time.Duration and []string.
 // The key gate.max_sessions is the environment variable PREFIX_GATE_MAX_SESSIONS; lists are separated by commas there.
 package settings
 
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,22 +144,31 @@ func Text(ptr any) string {
 }
 
 func textOf(l leaf) string {
-	if l.secret && !l.value.IsZero() {
+	if l.secret && !l.value.IsZero() && !bareURL.MatchString(l.value.String()) {
 		return `"***"`
 	}
 	switch v := l.value.Interface().(type) {
 	case string:
-		return strconv.Quote(v)
+		return strconv.Quote(withoutCredentials(v))
 	case []string:
 		quoted := make([]string, len(v))
 		for i, s := range v {
-			quoted[i] = strconv.Quote(s)
+			quoted[i] = strconv.Quote(withoutCredentials(s))
 		}
 		return "[" + strings.Join(quoted, ", ") + "]"
 	default:
 		return fmt.Sprint(v)
 	}
 }
+
+// credentials stand between the scheme and the last @ before the path of a URL: a user and password, or a token.
+var credentials = regexp.MustCompile(`://[^/?#]*@`)
+
+// withoutCredentials hides what URLs in s say about who connects; where to is no secret.
+func withoutCredentials(s string) string { return credentials.ReplaceAllString(s, "://***@") }
+
+// bareURL is a URL that holds nothing but scheme, hosts and path.
+var bareURL = regexp.MustCompile(`^[a-z+]+://[^@?#]*$`)
 
 func leavesOf(v reflect.Value, path string) []leaf {
 	var leaves []leaf

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,33 @@ func TestTextHidesSecretsAndLoadsAgain(t *testing.T) {
 	again.Gate.TLS.Key = "hush"
 	if Text(again) != text {
 		t.Errorf("second text differs:\n%s\n%s", text, Text(again))
+	}
+}
+
+func TestTextHidesCredentialsOfURLs(t *testing.T) {
+	for in, want := range map[string]string{
+		"nats://ann:hush@a:1, nats://ann:hu@sh@b:2": "nats://***@a:1, nats://***@b:2",
+		"nats://token@a:1":                          "nats://***@a:1",
+		"mongodb://a:1,b:2/?x=c@d":                  "mongodb://a:1,b:2/?x=c@d",
+		"http://a:1":                                "http://a:1",
+	} {
+		s := defaults()
+		s.Name, s.Gate.Origins = in, []string{in}
+		if text := Text(s); strings.Count(text, strconv.Quote(want)) != 2 {
+			t.Errorf("%s: want %s twice in\n%s", in, want, text)
+		}
+	}
+	for in, want := range map[string]string{
+		"mongodb://a:1,b:2/db":    "mongodb://a:1,b:2/db",
+		"mongodb://ann:hush@a:1":  "***",
+		"mongodb://a:1/?key=hush": "***",
+		"hush":                    "***",
+	} {
+		s := defaults()
+		s.Gate.TLS.Key = in
+		if text := Text(s); !strings.Contains(text, "key: "+strconv.Quote(want)) {
+			t.Errorf("secret %s: want %s in\n%s", in, want, text)
+		}
 	}
 }
 
