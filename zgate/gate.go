@@ -153,7 +153,7 @@ func (g *Gate) accept(l net.Listener) {
 		// Out of file descriptors, or a client that was gone at once: others may still come.
 		pause = min(max(5*time.Millisecond, 2*pause), time.Second)
 		if g.refusedLog.allow(g.now()) {
-			g.log.Error("accept failed", "err", err, "pause", pause)
+			g.log.Error("accept failed", "err", err, "pause", pause.String())
 		}
 		select {
 		case <-time.After(pause):

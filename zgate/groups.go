@@ -226,7 +226,7 @@ func (t *groups) sync(grp *group) {
 		}
 		t.g.count.SubscribeFailures.Inc()
 		pause = min(max(50*time.Millisecond, 2*pause), 5*time.Second)
-		t.g.log.Warn("group subscription failed", "group", grp.name, "join", wanted, "err", err, "pause", pause)
+		t.g.log.Warn("group subscription failed", "group", grp.name, "join", wanted, "err", err, "pause", pause.String())
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -143,7 +143,7 @@ func (d *Disc) waitForEnd(ctx context.Context, kv *mvccpb.KeyValue) error {
 		return err
 	}
 	d.cfg.Logger.Info("node id is taken by a process that does not answer, waiting for its lease to end",
-		"holder", holder.Ref.String(), "admin", holder.Admin, "gate", holder.Gate, "ttl", granted)
+		"holder", holder.Ref.String(), "admin", holder.Admin, "gate", holder.Gate, "ttl", granted.String())
 	// etcd looks for ended leases every half second; the rest is for a slow machine.
 	limit := time.NewTimer(granted + granted/4 + 2*time.Second)
 	defer limit.Stop()
