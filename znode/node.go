@@ -101,10 +101,9 @@ func New(cfg Config) (*Node, error) {
 }
 
 // Start brings the node up: servers, identity, routes, actors, ports, and only then its name in the list of those
-// that serve. On an error it has taken down what it brought up.
+// that serve. Each step may take start.timeout; joining may wait for an earlier process' lease to end besides. On an error
+// Start has taken down what it brought up.
 func (n *Node) Start(ctx context.Context) (err error) {
-	ctx, done := context.WithTimeout(ctx, n.cfg.Settings.Start.Timeout)
-	defer done()
 	defer func() {
 		if err != nil {
 			// The start's context may be over; what is up still needs a moment to come down in order.
@@ -113,21 +112,29 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, n.Stop(down))
 		}
 	}()
+	limit := n.cfg.Settings.Start.Timeout
 	steps := []struct {
-		name string
-		run  func(context.Context) error
+		name  string
+		limit time.Duration
+		run   func(context.Context) error
 	}{
-		{"connect to the servers", n.connect},
-		{"join the cluster", n.join},
-		{"wire the parts", n.wire},
-		{"open the bus", func(ctx context.Context) error { return n.link.Start(ctx) }},
-		{"load the list of nodes", n.follow},
-		{"set up the application", n.setup},
-		{"open the ports", n.open},
-		{"announce the node", n.announceReady},
+		{"connect to the servers", limit, n.connect},
+		// A process of this id that was killed is on the list until its lease ends; etcd may see that a little later.
+		{"join the cluster", limit + n.cfg.Settings.Etcd.Lease*5/4, n.join},
+		{"wire the parts", limit, n.wire},
+		{"open the bus", limit, func(ctx context.Context) error { return n.link.Start(ctx) }},
+		{"load the list of nodes", limit, n.follow},
+		{"set up the application", limit, n.setup},
+		{"open the ports", limit, n.open},
+		{"announce the node", limit, n.announceReady},
+	}
+	bounded := func(limit time.Duration, run func(context.Context) error) error {
+		ctx, done := context.WithTimeout(ctx, limit)
+		defer done()
+		return run(ctx)
 	}
 	for _, s := range steps {
-		if err := s.run(ctx); err != nil {
+		if err := bounded(s.limit, s.run); err != nil {
 			return fmt.Errorf("znode: %s: %w", s.name, err)
 		}
 	}

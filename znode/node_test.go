@@ -15,6 +15,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zbus/membus"
+	"zgame/zdiscovery"
 	"zgame/zdiscovery/memdisc"
 	"zgame/znode"
 	"zgame/zstore/memstore"
@@ -193,6 +194,31 @@ func TestFailedStarts(t *testing.T) {
 	}
 	if nodes := start(t, r.config("n1", znode.App{})).Nodes(); len(nodes) != 1 {
 		t.Errorf("after the failures the list has %d nodes, want the new one alone", len(nodes))
+	}
+}
+
+// timedJoin notes how much time a Join has.
+type timedJoin struct {
+	zdiscovery.Discovery
+	left time.Duration
+}
+
+func (d *timedJoin) Join(ctx context.Context, n zdiscovery.Node) (zdiscovery.Member, error) {
+	if end, ok := ctx.Deadline(); ok {
+		d.left = time.Until(end)
+	}
+	return d.Discovery.Join(ctx, n)
+}
+
+// A node that was killed is on the list for a lease: its next start must outlast that, however short start.timeout is.
+func TestJoinOutlastsALease(t *testing.T) {
+	cfg := newRig().config("n1", znode.App{})
+	cfg.Settings.Start.Timeout, cfg.Settings.Etcd.Lease = 5*time.Second, 20*time.Second
+	join := &timedJoin{Discovery: cfg.Backends.Discovery}
+	cfg.Backends.Discovery = join
+	start(t, cfg)
+	if join.left < cfg.Settings.Etcd.Lease {
+		t.Errorf("Join has %v, less than a lease", join.left)
 	}
 }
 
