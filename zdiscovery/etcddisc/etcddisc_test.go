@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -354,6 +355,51 @@ func TestSilence(t *testing.T) {
 }
 
 // TestWrongEndpoint is fault E7.
+// texts is a writer that several goroutines may use.
+type texts struct {
+	mu  sync.Mutex
+	all strings.Builder
+}
+
+func (w *texts) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(b)
+}
+
+func (w *texts) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
+}
+
+// Where nobody writes anything to etcd, a watch is alive all the same.
+func TestQuietClusterIsNotSilent(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	log := &texts{}
+	const beat = 500 * time.Millisecond
+	d, err := etcddisc.New(etcddisc.Config{
+		Endpoints: []string{s.etcd.Endpoint()}, TTL: 3 * time.Second, Heartbeat: beat, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeDisc(t, d)
+	if _, err := d.Watch(s.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 { // three without a sign of life, and the list would be read anew
+		<-time.After(beat)
+		if !d.Up() {
+			t.Error("discovery is down")
+		}
+	}
+	if strings.Contains(log.String(), "no sign of life") {
+		t.Errorf("the watch of a quiet cluster was given up:\n%s", log)
+	}
+}
+
 func TestWrongEndpoint(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -133,8 +133,10 @@ func (w *watcher) follow(ctx context.Context) (reason string, lived bool) {
 	// RequireLeader when its member has lost the others.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	// WithCreatedNotify: the answer that the watch is there is its first sign of life.
-	events := d.client.Watch(ctx, d.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.list.revision+1), clientv3.WithCreatedNotify())
+	// WithCreatedNotify: the answer that the watch is there is its first sign of life. From the list's own revision, not
+	// the one after it: etcd answers requests for a sign of life only once it has reached the revision where the watch
+	// begins, which on a quiet cluster is never. What comes once more for that is in the list already.
+	events := d.client.Watch(ctx, d.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.list.revision), clientv3.WithCreatedNotify())
 	beat := time.NewTicker(d.cfg.Heartbeat)
 	defer beat.Stop()
 	quiet := 0
