@@ -19,6 +19,9 @@ type TextFrame struct {
 	Err   *Error
 }
 
+// MaxFrames is how many frames a packet may have (docs/wire.md).
+const MaxFrames = 64
+
 // deterministic makes equal texts equal frames.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
@@ -42,6 +45,9 @@ func DecodeText(b []byte, reg *Registry) ([]TextFrame, error) {
 	}
 	if len(packet.Frames) == 0 {
 		return nil, badText("text message has no frames: expected {\"frames\":[...]}")
+	}
+	if n := len(packet.Frames); n > MaxFrames { // before the work of decoding each
+		return nil, badText("packet has %d frames: expected at most %d", n, MaxFrames)
 	}
 	frames := make([]TextFrame, len(packet.Frames))
 	for i, raw := range packet.Frames {

@@ -100,6 +100,10 @@ func TestDecodeTextErrors(t *testing.T) {
 			t.Errorf("%s: want an error with %q, have %v", tt.name, tt.want, err)
 		}
 	}
+	many := []byte(`{"frames":[` + strings.Repeat(`{},`, MaxFrames) + `{}]}`)
+	if _, err := DecodeText(many, nil); CodeOf(err) != CodeBadRequest || !strings.Contains(err.Error(), "65 frames") {
+		t.Errorf("too many frames: %v", err)
+	}
 	// One bad frame leaves the others alone.
 	frames, err := DecodeText([]byte(`{"frames":[{"kind":1,"id":10,"seq":7,"json":{"x":1}},{"kind":1,"id":10,"seq":8,"json":{}}]}`), wireRegistry(t))
 	if err != nil || len(frames) != 2 || frames[0].Err == nil || frames[1].Err != nil || frames[1].Frame.Seq != 8 {
