@@ -66,6 +66,7 @@ func TestFirstTenMinutes(t *testing.T) {
 	}
 	gate, stop := serve(t, dir)
 	defer stop()
+	callFromGo(t, dir, string(text), gate)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ws, _, err := websocket.Dial(ctx, gate, &websocket.DialOptions{Subprotocols: []string{"zgame.v1.json"}})
@@ -84,11 +85,57 @@ func TestFirstTenMinutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s := strings.ReplaceAll(string(b), " ", ""); strings.Contains(s, "RESPONSE") {
-			if !strings.Contains(s, `"total":"1"`) || !strings.Contains(s, `"type":"counter.Count"`) {
+			if !strings.Contains(s, `"total":"2"`) || !strings.Contains(s, `"type":"counter.Count"`) {
 				t.Errorf("the answer is %s", b)
 			}
 			break
 		}
+	}
+}
+
+// callFromGo runs the guide's client in Go; it hits first.
+func callFromGo(t *testing.T, dir, text, gate string) {
+	t.Helper()
+	snippet := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(text)
+	if snippet == nil {
+		t.Fatal("the guide shows no client in Go")
+	}
+	program := `package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"zgame/zclient"
+
+	"counter/pb"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := hit(ctx); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+func hit(ctx context.Context) error {
+` + strings.ReplaceAll(snippet[1], "ws://localhost:7000/ws", gate) + `
+	fmt.Println("total", count.GetTotal())
+	return c.Close()
+}
+`
+	if err := os.Mkdir(filepath.Join(dir, "client"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "client", "main.go"), []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := run(t, dir, "go", "run", "-mod=mod", "./client"); !strings.Contains(out, "total 1") {
+		t.Errorf("the client in Go got %s", out)
 	}
 }
 
