@@ -18,6 +18,10 @@
 //   - Before ServeUntil nobody else is Member.Ref, as far as clocks run at the same speed (the safe part of the lease
 //     is 0.6 of it; what is left is for drift and pauses).
 //
+// # Goroutines
+//
+// The package has none; drivers say what theirs are.
+//
 // # Failure
 //
 // While the service is away the last list stands, members stay members, and ServeUntil passes. When it is back the

@@ -14,6 +14,11 @@
 //
 // Each server runs goroutines of its own. All of them end with Stop: goleak needs no exception for either library.
 //
+// # Failure
+//
+// A server that does not answer in time, or whose port or directory is taken, is an error of Start, which has stopped
+// it then. One that breaks later is noticed by its clients, as it would be from outside.
+//
 // # Package state of others
 //
 // etcd keeps the size of its WAL segments in a package variable; the first StartEtcd sets it to 1 MiB for the whole

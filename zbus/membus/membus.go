@@ -15,6 +15,11 @@
 //
 // One for each receiver; it ends with the receiver's Close or the bus's. Events are told from the goroutine that
 // causes them.
+//
+// # Failure
+//
+// Only what is asked for: a bus that SetUp took down answers zbus.ErrDown; what Partition and Lose take away is lost in
+// silence, as on a network.
 package membus
 
 import (

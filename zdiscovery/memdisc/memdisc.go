@@ -12,6 +12,10 @@
 // # Goroutines
 //
 // One for each Watch, which ends with its context or Close; timers for leases that run out.
+//
+// # Failure
+//
+// Only what is asked for: while the service is away calls answer zdiscovery.ErrUnavailable, and leases run out.
 package memdisc
 
 import (

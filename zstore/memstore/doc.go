@@ -14,4 +14,8 @@
 // # Goroutines
 //
 // None.
+//
+// # Failure
+//
+// Only what SetFaults asks for; after Close every call answers zstore.ErrUnavailable.
 package memstore
