@@ -45,7 +45,10 @@ async function enter(as: string, room: string): Promise<void> {
   client = z;
   z.on(LineSchema, (line) => {
     const r = rooms.get(line.room);
-    if (r?.add(line)) changed(r, true);
+    if (!r) return;
+    const skips = r.skips(line);
+    if (r.add(line)) changed(r, true);
+    if (skips) void join(z, r); // the history has what was lost on the way
   });
   z.on(PresenceSchema, (p) => {
     const r = rooms.get(p.room);

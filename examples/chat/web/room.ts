@@ -14,6 +14,7 @@ export class Room {
   node = "";
   unread = 0;
   private readonly seqs = new Set<bigint>(); // of the lines in entries
+  private newest = 0n; // highest seq of them
 
   constructor(readonly name: string) {}
 
@@ -34,10 +35,16 @@ export class Room {
     for (const l of j.history) this.add(l);
   }
 
+  /** Whether lines between the newest here and this one have not come: pushes are lost when the bus breaks. */
+  skips(line: Line): boolean {
+    return this.newest > 0n && line.seq > this.newest + 1n;
+  }
+
   /** Takes a line; false when it is here already. */
   add(line: Line): boolean {
     if (this.seqs.has(line.seq)) return false;
     this.seqs.add(line.seq);
+    if (line.seq > this.newest) this.newest = line.seq;
     this.insert({ kind: "line", line }, line.seq);
     return true;
   }
