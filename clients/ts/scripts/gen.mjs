@@ -2,12 +2,14 @@
 //
 //   node clients/ts/scripts/gen.mjs           writes what is committed
 //   node clients/ts/scripts/gen.mjs --check   writes nothing and exits with 1 when something is out of date
+//   node clients/ts/scripts/gen.mjs OUT DIR FILE.proto...
+//                                             writes TypeScript of a protocol of your own, found in DIR, to OUT
 //
 // No protoc: cmd/protogen compiles the .proto files and writes the CodeGeneratorRequest, protoc-gen-es answers it.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join, relative } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { CodeGeneratorRequestSchema, CodeGeneratorResponseSchema } from "@bufbuild/protobuf/wkt";
@@ -18,7 +20,12 @@ const root = join(ts, "../..");
 // What outside this package is generated imports the framework's own types from it.
 const fromPackage = "rewrite_imports=./zgame/**/*_pb.js:@zgame/client/gen";
 
-const targets = [
+const [out, include, ...files] = process.argv.slice(2).filter((a) => a !== "--check");
+if (out && !files.length) {
+  console.error("usage: node gen.mjs [--check] | node gen.mjs OUT DIR FILE.proto...");
+  process.exit(2);
+}
+const targets = out ? [{ out: resolve(out), include: resolve(include), files, parameter: fromPackage }] : [
   { out: "clients/ts/gen", include: "proto", files: ["zgame/options.proto", "zgame/v1/wire.proto"] },
   { out: "clients/ts/test/gen", include: "proto,examples/chat/proto", files: ["chat/chat.proto"], parameter: fromPackage },
   { out: "examples/chat/web/gen", include: "proto,examples/chat/proto", files: ["chat/chat.proto"], parameter: fromPackage },
@@ -30,7 +37,7 @@ let stale = 0;
 try {
   for (const t of targets) {
     const descriptors = join(tmp, "request");
-    execFileSync("go", ["run", "./cmd/protogen", "-descriptors", descriptors, "-out", tmp, "-I", t.include, ...t.files],
+    execFileSync("go", ["run", "./cmd/protogen", "-descriptors", descriptors, "-out", tmp, "-module", "", "-I", t.include, ...t.files],
       { cwd: root, stdio: ["ignore", "inherit", "inherit"] });
     const request = fromBinary(CodeGeneratorRequestSchema, readFileSync(descriptors));
     request.parameter = ["target=ts", "import_extension=js", t.parameter].filter(Boolean).join(",");
@@ -39,7 +46,7 @@ try {
     const response = fromBinary(CodeGeneratorResponseSchema, answer);
     if (response.error) throw new Error(response.error);
     for (const f of response.file) {
-      const path = join(root, t.out, f.name);
+      const path = resolve(root, t.out, f.name);
       if (!check) {
         mkdirSync(dirname(path), { recursive: true });
         writeFileSync(path, f.content);
