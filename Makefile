@@ -32,6 +32,7 @@ race: ## the same under the race detector, with invariants (poisoned buffers)
 lint: $(LINT) ## formatting, vet, golangci-lint, go.mod tidy, generated code up to date
 	$(LINT) fmt --diff
 	$(LINT) run
+	cd test && ../$(LINT) run
 	go vet -tags invariants ./...
 	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff); done
 	$(MAKE) proto-check

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		panic(fmt.Sprint("the binary does not build: ", err))
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
+		_ = os.RemoveAll(dir)
 		os.Exit(code)
 	}))
 }
@@ -89,16 +89,15 @@ func start(t *testing.T, name string, env []string, args ...string) *program {
 	})
 	go func() { // ends with the process, which the test's cleanup kills
 		err := p.cmd.Wait()
-		in.Close()
+		_ = in.Close()
 		reading.Wait()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			p.code = exit.ExitCode()
 		}
 		close(p.done)
 	}()
 	t.Cleanup(func() {
-		p.cmd.Process.Kill()
+		_ = p.cmd.Process.Kill() // it may have ended
 		<-p.done
 		if t.Failed() {
 			t.Logf("%s printed:\n%s", name, p.printed())
