@@ -83,6 +83,25 @@ func TestSlowHandler(t *testing.T) {
 	s.until(t, Online)
 }
 
+// A handler that never returns does not make states pile up, and the newest is not lost.
+func TestStatesAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHandlers(&Client{}, 10)
+	for n := range 10_000 {
+		h.state(State{Attempt: n})
+	}
+	h.push(1, nil)
+	h.state(State{Attempt: 10_000})
+	if n := len(h.queue); n > maxStates+5 {
+		t.Errorf("%d events wait", n)
+	}
+	for i, want := range map[int]int{0: 0, maxStates: 9_999, len(h.queue) - 1: 10_000} {
+		if got := h.queue[i].state.Attempt; got != want {
+			t.Errorf("event %d is state %d, want %d", i, got, want)
+		}
+	}
+}
+
 // Whoever closes, and how: the range of the code decides (known faults R2, R3), the reason is told (H10).
 func TestCloseCodes(t *testing.T) {
 	for _, tt := range []struct {

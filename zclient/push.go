@@ -115,10 +115,18 @@ func (h *handlers) push(id uint32, body []byte) bool {
 	return true
 }
 
-// state queues a state. States are few, so they have no bound of their own.
+// maxStates is how many states wait for a handler that does not return; then the newest takes the place of the one
+// before it.
+const maxStates = 64
+
+// state queues a state.
 func (h *handlers) state(s State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if last := len(h.queue) - 1; last >= maxStates && !h.queue[last].push && !h.queue[last-1].push {
+		h.queue[last].state = s
+		return
+	}
 	h.add(event{state: s})
 }
 

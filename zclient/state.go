@@ -86,8 +86,8 @@ func (c *Client) State() State {
 	return c.state
 }
 
-// OnState calls h at each change of state from now on, in order with each other and with pushes. The function that it
-// returns ends that.
+// OnState calls h at each change of state from now on, in order with each other and with pushes. A handler that does
+// not return misses states in the middle, never the newest. The function that OnState returns ends that.
 func (c *Client) OnState(h func(State)) (cancel func()) { return c.handlers.onState(h) }
 
 // WaitOnline waits until the client is online. It returns the Reason when the client is closed, or ctx's error.
