@@ -145,6 +145,8 @@ type Group struct {
 
 	table table
 
+	failLog logRate
+
 	draining atomic.Bool // takes nothing from outside
 	closed   atomic.Bool // the actors are being stopped
 

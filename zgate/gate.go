@@ -51,6 +51,8 @@ type Gate struct {
 	noRouteLog      seldom
 	refusedLog      seldom
 	originLog       seldom
+	encodeLog       seldom
+	deaf            atomic.Bool // the last accept failed
 
 	wg      sync.WaitGroup // every goroutine but the wheel's
 	wheelWG sync.WaitGroup
@@ -133,6 +135,14 @@ func (g *Gate) Addr() net.Addr {
 	return g.listener.Addr()
 }
 
+// Serving reports whether the gate accepts connections: it has started, is not shutting down, and its last accept did
+// not fail.
+func (g *Gate) Serving() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.started && !g.draining.Load() && !g.deaf.Load()
+}
+
 // Sessions returns how many sessions there are.
 func (g *Gate) Sessions() int { return int(g.active.Load()) }
 
@@ -144,12 +154,14 @@ func (g *Gate) accept(l net.Listener) {
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
+			g.deaf.Store(false)
 			g.admit(nc)
 			continue
 		}
 		if g.draining.Load() {
 			return
 		}
+		g.deaf.Store(true)
 		// Out of file descriptors, or a client that was gone at once: others may still come.
 		pause = min(max(5*time.Millisecond, 2*pause), time.Second)
 		if g.refusedLog.allow(g.now()) {

@@ -113,7 +113,7 @@ func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
 	if r.Body == nil && r.Value != nil {
 		var err error
 		if f.Body, err = b.marshal(r.Value); err != nil {
-			s.g.log.Error("response cannot be encoded", "msg_id", r.ID, "session", s.ref.ID, "err", err)
+			s.notEncoded(r.ID, err)
 			f = zmsg.Frame{Kind: f.Kind, Seq: seq, Code: zmsg.CodeInternal}
 		}
 	}
@@ -126,13 +126,20 @@ func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
 	}
 	var err error
 	if b.frame, err = s.c.encode(b.frame[:0], &f); err != nil {
-		s.g.log.Error("response cannot be encoded", "msg_id", r.ID, "session", s.ref.ID, "err", err)
+		s.notEncoded(r.ID, err)
 		f = zmsg.Frame{Kind: f.Kind, Seq: seq, Code: zmsg.CodeInternal}
 		b.frame, _ = s.c.encode(b.frame[:0], &f) // nothing in it can fail
 	}
 	s.g.count.response(f.Code)
 	if s.c.send(s.c.op(), b.frame, later) != nil {
 		s.g.count.dropClosed.Inc()
+	}
+}
+
+// notEncoded logs a response that cannot be encoded, once a second at most: a client can ask for it again and again.
+func (s *Session) notEncoded(id uint32, err error) {
+	if s.g.encodeLog.allow(s.g.now()) {
+		s.g.log.Error("response cannot be encoded", "msg_id", id, "session", s.ref.ID, "err", err)
 	}
 }
 

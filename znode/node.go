@@ -358,6 +358,9 @@ func (n *Node) Ready(ctx context.Context) error {
 	if n.backends.Discovery == nil || !n.backends.Discovery.Up() {
 		errs = append(errs, errors.New("discovery is down"))
 	}
+	if n.gate != nil && !n.gate.Serving() {
+		errs = append(errs, errors.New("the gate does not accept connections"))
+	}
 	if n.backends.Store == nil {
 		errs = append(errs, errors.New("the store is not open"))
 	} else if err := n.backends.Store.Ping(ctx); err != nil {

@@ -1,6 +1,9 @@
 package settings
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // didYouMean returns ", did you mean X?" for the nearest of names, or a hint where none is near.
 func didYouMean(word string, names []string) string {
@@ -11,11 +14,15 @@ func didYouMean(word string, names []string) string {
 }
 
 // Nearest returns the name with the smallest edit distance to word, the first of equals, if it is near enough to be
-// what was meant: at most half of the word's letters differ, or two of a short word.
+// what was meant: at most half of the word's letters differ, or two of three after the first.
 func Nearest(word string, names []string) (string, bool) {
-	best, least := "", max(len(word)/2+1, 3)
+	best, least := "", len(word)/2+1
 	for _, n := range names {
-		if d := distance(word, n); d < least {
+		d := distance(word, n)
+		if len(word) <= 3 && d == 2 && n != "" && strings.HasPrefix(word, n[:1]) {
+			d = 1 // two swapped letters of a short word: dve for dev
+		}
+		if d < least {
 			best, least = n, d
 		}
 	}

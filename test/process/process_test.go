@@ -306,6 +306,7 @@ func TestKillOneNode(t *testing.T) {
 	request(t, bob, &chatpb.Join{Room: near}, nil)
 	request(t, ann, &chatpb.Say{Room: room, Text: "before"}, nil)
 
+	killed := time.Now()
 	c.nodes["b"].signal(syscall.SIGKILL)
 	c.nodes["b"].exit()
 	// The client of the other node goes on at once where the dead node is not needed, and within the lease time everywhere.
@@ -316,6 +317,12 @@ func TestKillOneNode(t *testing.T) {
 		defer cancel()
 		return ann.Request(ctx, &chatpb.Say{Room: room, Text: "after"}, said) == nil
 	})
+	// Within the lease (3 s) on a quiet machine; the bound leaves room for a busy one.
+	if took := time.Since(killed); took > 15*time.Second {
+		t.Errorf("the dead node's routes stood for %v, with a lease of 3s", took)
+	} else {
+		t.Logf("served again %v after the kill, with a lease of 3s", took.Round(time.Millisecond))
+	}
 	if said.GetSeq() < 2 {
 		t.Errorf("the line after the kill has seq %d: the history is lost", said.GetSeq())
 	}
