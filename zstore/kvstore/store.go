@@ -26,6 +26,8 @@ var errLost = errors.New("kvstore: connection lost")
 
 // Store is a zstore.Store on JetStream. Make it with New.
 type Store struct {
+	zstore.Writer // the writing methods, on write
+
 	cfg    Config
 	log    *slog.Logger
 	meter  *zstore.Meter
@@ -81,6 +83,7 @@ func New(cfg Config) (*Store, error) {
 		end:    make(chan struct{}),
 		done:   make(chan struct{}),
 	}
+	s.Writer = s.write
 	if s.nc == nil {
 		nc, err := nats.Connect(cfg.URL, options(cfg)...)
 		if err != nil { // the URL is not said: it may hold a password
@@ -266,34 +269,6 @@ func notRead(ctx, call context.Context, op zstore.Op, err error) error {
 		err = cause
 	}
 	return fmt.Errorf("%w: %s: %w", zstore.ErrUnavailable, op, err)
-}
-
-// Create implements zstore.Store.
-func (s *Store) Create(ctx context.Context, k zmsg.Key, me zmsg.NodeRef, w zstore.Write, wid zstore.WriteID) (zstore.Record, error) {
-	return s.write(ctx, &zstore.Change{Op: zstore.OpCreate, Key: k, Node: me, Write: w, WID: wid})
-}
-
-// Claim implements zstore.Store.
-func (s *Store) Claim(ctx context.Context, k zmsg.Key, seen zstore.Own, rev uint64, me zmsg.NodeRef, wid zstore.WriteID) (zstore.Record, error) {
-	return s.write(ctx, &zstore.Change{Op: zstore.OpClaim, Key: k, Own: seen, Rev: rev, Node: me, WID: wid})
-}
-
-// Save implements zstore.Store.
-func (s *Store) Save(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, w zstore.Write, wid zstore.WriteID) (uint64, error) {
-	rec, err := s.write(ctx, &zstore.Change{Op: zstore.OpSave, Key: k, Own: me, Rev: rev, Write: w, WID: wid})
-	return rec.Rev, err
-}
-
-// Move implements zstore.Store.
-func (s *Store) Move(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, w zstore.Write, to zmsg.NodeRef, wid zstore.WriteID) (zstore.Own, uint64, error) {
-	rec, err := s.write(ctx, &zstore.Change{Op: zstore.OpMove, Key: k, Own: me, Rev: rev, Write: w, Node: to, WID: wid})
-	return rec.Own, rec.Rev, err
-}
-
-// Delete implements zstore.Store.
-func (s *Store) Delete(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, wid zstore.WriteID) error {
-	_, err := s.write(ctx, &zstore.Change{Op: zstore.OpDelete, Key: k, Own: me, Rev: rev, WID: wid})
-	return err
 }
 
 // Ping implements zstore.Store: it asks for the stream's state, which its leader answers.

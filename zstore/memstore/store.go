@@ -28,6 +28,8 @@ type db struct {
 
 // Store is one client of the records. Make it with New or Share.
 type Store struct {
+	zstore.Writer // the writing methods, on write
+
 	db    *db
 	meter *zstore.Meter
 
@@ -56,14 +58,17 @@ func NewWith(cfg Config) *Store {
 	if cfg.MaxState <= 0 {
 		cfg.MaxState = DefaultMaxState
 	}
-	return &Store{
-		db:    &db{records: make(map[zmsg.Key]zstore.Record), max: cfg.MaxState},
-		meter: zstore.NewMeter(cfg.Metrics, cfg.Logger),
-	}
+	return client(&db{records: make(map[zmsg.Key]zstore.Record), max: cfg.MaxState}, zstore.NewMeter(cfg.Metrics, cfg.Logger))
+}
+
+func client(db *db, meter *zstore.Meter) *Store {
+	s := &Store{db: db, meter: meter}
+	s.Writer = s.write
+	return s
 }
 
 // Share returns another client of the same records. Faults and Close of one do not touch the other.
-func (s *Store) Share() *Store { return &Store{db: s.db, meter: s.meter} }
+func (s *Store) Share() *Store { return client(s.db, s.meter) }
 
 // SetMaxState changes the limit, for all clients.
 func (s *Store) SetMaxState(n int) {
@@ -105,34 +110,6 @@ func (s *Store) Read(ctx context.Context, k zmsg.Key) (_ zstore.Record, err erro
 		return clone(rec), fmt.Errorf("%w: %s is deleted", zstore.ErrNotFound, k)
 	}
 	return clone(rec), nil
-}
-
-// Create implements zstore.Store.
-func (s *Store) Create(ctx context.Context, k zmsg.Key, me zmsg.NodeRef, w zstore.Write, wid zstore.WriteID) (zstore.Record, error) {
-	return s.write(ctx, &zstore.Change{Op: zstore.OpCreate, Key: k, Node: me, Write: w, WID: wid})
-}
-
-// Claim implements zstore.Store.
-func (s *Store) Claim(ctx context.Context, k zmsg.Key, seen zstore.Own, rev uint64, me zmsg.NodeRef, wid zstore.WriteID) (zstore.Record, error) {
-	return s.write(ctx, &zstore.Change{Op: zstore.OpClaim, Key: k, Own: seen, Rev: rev, Node: me, WID: wid})
-}
-
-// Save implements zstore.Store.
-func (s *Store) Save(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, w zstore.Write, wid zstore.WriteID) (uint64, error) {
-	rec, err := s.write(ctx, &zstore.Change{Op: zstore.OpSave, Key: k, Own: me, Rev: rev, Write: w, WID: wid})
-	return rec.Rev, err
-}
-
-// Move implements zstore.Store.
-func (s *Store) Move(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, w zstore.Write, to zmsg.NodeRef, wid zstore.WriteID) (zstore.Own, uint64, error) {
-	rec, err := s.write(ctx, &zstore.Change{Op: zstore.OpMove, Key: k, Own: me, Rev: rev, Write: w, Node: to, WID: wid})
-	return rec.Own, rec.Rev, err
-}
-
-// Delete implements zstore.Store.
-func (s *Store) Delete(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, wid zstore.WriteID) error {
-	_, err := s.write(ctx, &zstore.Change{Op: zstore.OpDelete, Key: k, Own: me, Rev: rev, WID: wid})
-	return err
 }
 
 // Scan implements zstore.Store. It shows the records as they are at its start.

@@ -24,6 +24,8 @@ const MaxState = 15 << 20
 
 // Store is a zstore.Store on MongoDB. Make it with New.
 type Store struct {
+	zstore.Writer // the writing methods, on write
+
 	cfg    Config
 	log    *slog.Logger
 	meter  *zstore.Meter
@@ -64,6 +66,7 @@ func New(cfg Config) (*Store, error) {
 		one:    db.Collection(cfg.Collection, options.Collection().SetReadConcern(readconcern.Linearizable())),
 		many:   db.Collection(cfg.Collection),
 	}
+	s.Writer = s.write
 	if err := s.ensureIndexes(); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -9,37 +9,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"zgame/zmsg"
 	"zgame/zstore"
 )
-
-// Create implements zstore.Store.
-func (s *Store) Create(ctx context.Context, k zmsg.Key, me zmsg.NodeRef, w zstore.Write, wid zstore.WriteID) (zstore.Record, error) {
-	return s.write(ctx, &zstore.Change{Op: zstore.OpCreate, Key: k, Node: me, Write: w, WID: wid})
-}
-
-// Claim implements zstore.Store.
-func (s *Store) Claim(ctx context.Context, k zmsg.Key, seen zstore.Own, rev uint64, me zmsg.NodeRef, wid zstore.WriteID) (zstore.Record, error) {
-	return s.write(ctx, &zstore.Change{Op: zstore.OpClaim, Key: k, Own: seen, Rev: rev, Node: me, WID: wid})
-}
-
-// Save implements zstore.Store.
-func (s *Store) Save(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, w zstore.Write, wid zstore.WriteID) (uint64, error) {
-	rec, err := s.write(ctx, &zstore.Change{Op: zstore.OpSave, Key: k, Own: me, Rev: rev, Write: w, WID: wid})
-	return rec.Rev, err
-}
-
-// Move implements zstore.Store.
-func (s *Store) Move(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, w zstore.Write, to zmsg.NodeRef, wid zstore.WriteID) (zstore.Own, uint64, error) {
-	rec, err := s.write(ctx, &zstore.Change{Op: zstore.OpMove, Key: k, Own: me, Rev: rev, Write: w, Node: to, WID: wid})
-	return rec.Own, rec.Rev, err
-}
-
-// Delete implements zstore.Store.
-func (s *Store) Delete(ctx context.Context, k zmsg.Key, me zstore.Own, rev uint64, wid zstore.WriteID) error {
-	_, err := s.write(ctx, &zstore.Change{Op: zstore.OpDelete, Key: k, Own: me, Rev: rev, WID: wid})
-	return err
-}
 
 // maxRounds bounds how often a write that matched nothing is looked up and tried again. A record only moves forward, so
 // the second round is the last, unless tombstones expire in between.
