@@ -1,6 +1,10 @@
 package zmsg
 
-import "strconv"
+import (
+	"strconv"
+
+	"zgame/zmsg/wirepb"
+)
 
 // NodeRef names one start of one node. Epoch is new at every start of the same ID and greater than all before, so a
 // node that came back is never taken for its predecessor. The zero NodeRef is no node.
@@ -62,6 +66,11 @@ type SessionRef struct {
 
 // IsZero reports whether s names no session.
 func (s SessionRef) IsZero() bool { return s == SessionRef{} }
+
+// ClosedSession returns which session c says has ended.
+func ClosedSession(c *wirepb.SessionClosed) SessionRef {
+	return SessionRef{Gate: NodeRef{ID: c.GetGate(), Epoch: c.GetGateEpoch()}, ID: c.GetSession(), Gen: c.GetGeneration()}
+}
 
 // Key names a stateful actor: its kind's number, the zone it lives in, and its id within both.
 type Key struct {

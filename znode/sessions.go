@@ -323,8 +323,7 @@ func (s *sessions) arrived(actor uint64, m *zmsg.Message) bool {
 	if err := proto.Unmarshal(m.Body(), &c); err != nil {
 		return true // the actor's handler answers for bad bodies
 	}
-	ref := zmsg.SessionRef{Gate: zmsg.NodeRef{ID: c.GetGate(), Epoch: c.GetGateEpoch()}, ID: c.GetSession(), Gen: c.GetGeneration()}
-	return s.forget(watch{ref, actor})
+	return s.forget(watch{zmsg.ClosedSession(&c), actor})
 }
 
 // lost tells the watchers of every session at the gate that it is gone.

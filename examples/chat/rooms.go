@@ -74,7 +74,7 @@ func (r *rooms) leave(c *zactor.Context, req *chatpb.Leave) (*chatpb.Left, error
 
 // closed: a session that is a member somewhere has ended.
 func (r *rooms) closed(c *zactor.Context, e *wirepb.SessionClosed) error {
-	session := zmsg.SessionRef{Gate: zmsg.NodeRef{ID: e.GetGate(), Epoch: e.GetGateEpoch()}, ID: e.GetSession(), Gen: e.GetGeneration()}
+	session := zmsg.ClosedSession(e)
 	for name, room := range r.open {
 		if room.watched[session] {
 			r.change(c, room, remove(name, session))
