@@ -24,8 +24,14 @@ func (n *Node) record(state zdiscovery.State) zdiscovery.Node {
 	return r
 }
 
-// announce writes the node's record.
+// announce writes the node's record as it is now. One write is under way at a time.
 func (n *Node) announce(ctx context.Context) error {
+	select {
+	case n.telling <- struct{}{}:
+		defer func() { <-n.telling }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return n.member.Update(ctx, n.record(*n.state.Load()))
 }
 
@@ -53,7 +59,10 @@ func (n *Node) follow(ctx context.Context) error {
 		return err
 	}
 	select {
-	case first := <-lists:
+	case first, ok := <-lists:
+		if !ok {
+			return zdiscovery.ErrClosed
+		}
 		n.apply(first)
 	case <-ctx.Done():
 		return ctx.Err()

@@ -78,6 +78,7 @@ type Node struct {
 	snapshot atomic.Pointer[zdiscovery.Snapshot]
 	state    atomic.Pointer[zdiscovery.State]
 	changed  chan struct{}      // holds one token when the node's record must be announced anew
+	telling  chan struct{}      // holds one token while the record is made and written: an older one never lands later
 	cancel   context.CancelFunc // ends the node's two goroutines
 	loops    sync.WaitGroup
 
@@ -94,7 +95,7 @@ func New(cfg Config) (*Node, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Logger.With("node", cfg.Settings.Node.ID), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Logger.With("node", cfg.Settings.Node.ID), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), telling: make(chan struct{}, 1),
 	}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return n, nil
