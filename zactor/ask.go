@@ -87,7 +87,7 @@ func ask(ctx context.Context, to Ref, req proto.Message, turn *turnContext) (*fu
 	f := g.futures.get()
 	deadline := g.futures.until(g.cfg.AskTimeout)
 	if d, ok := ctx.Deadline(); ok {
-		deadline = int64(d.Sub(g.futures.base))
+		deadline = g.until(d)
 	}
 	token := f.arm(deadline)
 	s := sending{f: f, token: token, deadline: deadline}
@@ -122,7 +122,7 @@ func ask(ctx context.Context, to Ref, req proto.Message, turn *turnContext) (*fu
 // gaveUp is the error of a request whose caller's context ended.
 func gaveUp(ctx context.Context, out zmsg.Outcome) error {
 	code := zmsg.CodeCancelled
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		code = zmsg.CodeTimeout
 	}
 	return fmt.Errorf("%w: %w", &zmsg.Error{Code: code, Outcome: out}, context.Cause(ctx))

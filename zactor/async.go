@@ -47,7 +47,7 @@ func Async[T any](c *Context, work func(ctx context.Context) (T, error), fn func
 
 func (c *Context) workContext() (context.Context, context.CancelFunc) {
 	if d, ok := c.Deadline(); ok {
-		return context.WithDeadline(c.cell.life(), d)
+		return c.cell.g.withDeadline(c.cell.life(), d)
 	}
 	return context.WithCancel(c.cell.life())
 }

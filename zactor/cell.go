@@ -51,7 +51,7 @@ type extra struct {
 	ctx      context.Context //nolint:containedctx // the actor's life, given to handlers by Context.Context
 	cancel   context.CancelCauseFunc
 	gone     chan struct{} // closed when the actor is gone
-	held     *time.Timer   // the actor waits to be restarted, with no goroutine
+	held     ClockTimer    // the actor waits to be restarted, with no goroutine
 	waiting  *future       // what the handler waits for, and the token
 	token    uint64
 	severed  bool // the shutdown has cut the actor off: its handler must not wait any more

@@ -38,7 +38,7 @@ type Context struct {
 // much as a message.
 func (c *Context) batchTime() time.Time {
 	if c.now.IsZero() {
-		c.now = time.Now()
+		c.now = c.cell.g.clock.Now()
 	}
 	return c.now
 }
@@ -59,6 +59,11 @@ func (c *Context) clean() *Context {
 	c.cell, c.it, c.worked, c.now = nil, nil, 0, time.Time{}
 	return c
 }
+
+// Now returns the time on the group's Clock: when the batch of messages was begun that this one is part of, or when it was
+// first asked for. All messages of a batch see the same time. For what takes long within one handler, measure with package
+// time.
+func (c *Context) Now() time.Time { return c.batchTime() }
 
 // Self returns the actor's own ref.
 func (c *Context) Self() Ref { return Ref{cell: c.cell} }
@@ -215,7 +220,7 @@ func (c *Context) Context() context.Context {
 	if c.turn == nil {
 		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.Trace()}
 		if d, ok := c.Deadline(); ok {
-			t.Context, t.cancel = context.WithDeadlineCause(c.cell.life(), d, context.DeadlineExceeded)
+			t.Context, t.cancel = c.cell.g.withDeadline(c.cell.life(), d)
 		} else {
 			t.Context, t.cancel = context.WithCancel(c.cell.life())
 		}

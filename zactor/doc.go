@@ -28,9 +28,9 @@
 //
 // # Goroutines
 //
-// An actor has a goroutine while messages wait, none while it is idle. A handler may block: others go on. A group has one
-// goroutine more while requests are open, to time them out, and up to Config.AsyncWorkers while Async has work. An idle
-// group has none and uses no CPU. Shutdown ends them all, and says which did not.
+// An actor has a goroutine while messages wait, none while it is idle. A handler may block: others go on. A group has up to
+// Config.AsyncWorkers more while Async has work. Timers, and the time-outs of open requests, are calls of the Clock, short and
+// on its goroutines. An idle group has none and uses no CPU. Shutdown ends them all, and says which did not.
 //
 // # Failure
 //

@@ -44,18 +44,21 @@ const (
 	idleSweeps = 5
 )
 
-// futures is the table of open requests of a group. One goroutine sweeps it for deadlines, and exists only while
-// something is open: an ask costs no timer, an idle group no CPU.
+// futures is the table of open requests of a group. One call of the clock sweeps it for deadlines, asked for again as
+// long as something is open: an ask costs no timer, an idle group no CPU.
 type futures struct {
-	base   time.Time    // clock zero
-	coarse atomic.Int64 // the clock at the last sweep
-	late   func()
+	// Set at construction.
+	clock Clock
+	base  time.Time // clock zero
+	late  func()
 
-	sweeping atomic.Bool
-	mu       sync.Mutex // starting a sweeper against the end of the table
-	ended    bool       // guarded by mu
-	quit     chan struct{}
-	wg       *sync.WaitGroup // of the group: ends when the sweeper has
+	coarse   atomic.Int64 // the clock at the last sweep
+	sweeping atomic.Bool  // a sweep will come, or runs; written under mu
+
+	mu    sync.Mutex // held through a sweep, so that end returns after the last one
+	ended bool       // guarded by mu
+	idle  int        // guarded by mu: sweeps in a row that found nothing open
+	tick  ClockTimer // guarded by mu; nil before the first sweep
 
 	shards [futureShards]futureShard
 }
@@ -67,12 +70,12 @@ type futureShard struct {
 	_    [64]byte  // a cache line of its own
 }
 
-func newFutures(wg *sync.WaitGroup, late func()) *futures {
-	return &futures{base: time.Now(), late: late, wg: wg, quit: make(chan struct{})}
+func newFutures(clock Clock, late func()) *futures {
+	return &futures{clock: clock, base: clock.Now(), late: late}
 }
 
 // now is the table's clock.
-func (t *futures) now() int64 { return int64(time.Since(t.base)) }
+func (t *futures) now() int64 { return int64(t.clock.Now().Sub(t.base)) }
 
 // get returns a future that is not armed yet.
 func (t *futures) get() *future {
@@ -163,46 +166,45 @@ func (t *futures) startSweep() {
 	if t.ended || !t.sweeping.CompareAndSwap(false, true) {
 		return
 	}
-	t.wg.Add(1)
-	go t.sweep() // owned by the group; ends when nothing is open, or with the group; wg waits for it
+	t.idle = 0
+	if t.tick == nil {
+		t.tick = t.clock.AfterFunc(sweepEvery, t.sweep)
+	} else {
+		t.tick.Reset(sweepEvery) // no call is outstanding: the last one turned sweeping off and asked for no other
+	}
 }
 
-// end stops the sweeper for good.
+// end stops the sweeps for good; none runs when it returns.
 func (t *futures) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.ended {
-		t.ended = true
-		close(t.quit)
+	t.ended = true
+	if t.tick != nil {
+		t.tick.Stop() // a call that was begun waits for mu, and sees ended
 	}
 }
 
+// sweep is one call of the clock.
 func (t *futures) sweep() {
-	defer t.wg.Done()
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	idle := 0
-	for {
-		select {
-		case <-t.quit:
-			return
-		case <-tick.C:
-		}
-		t.coarse.Store(t.now())
-		if t.expire() > 0 {
-			idle = 0
-			continue
-		}
-		if idle++; idle < idleSweeps {
-			continue
-		}
-		// Off first, then a last look: who opens a request after the look finds the sweeper off and starts one.
-		t.sweeping.Store(false)
-		if t.expire() == 0 || !t.sweeping.CompareAndSwap(false, true) {
-			return
-		}
-		idle = 0
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return
 	}
+	t.coarse.Store(t.now())
+	if t.expire() > 0 {
+		t.idle = 0
+	} else if t.idle++; t.idle >= idleSweeps {
+		// Off first, then a last look: who opens a request after the look finds the sweeper off and starts it, once mu is
+		// free; who opened one before and saw it on is seen by the look.
+		t.sweeping.Store(false)
+		if t.expire() == 0 {
+			return
+		}
+		t.sweeping.Store(true)
+		t.idle = 0
+	}
+	t.tick.Reset(sweepEvery)
 }
 
 // expire ends the requests whose deadline is over and returns how many are open.

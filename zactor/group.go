@@ -45,6 +45,11 @@ type Config struct {
 	// Metrics defaults to a set that counts into the void.
 	Metrics *zmetrics.Actor
 
+	// Clock is what the group measures and waits by. Defaults to package time; a test may move one by hand, see
+	// zactortest.Clock. The times of other parts (contexts of callers, links to other nodes, and how long Shutdown waits)
+	// stay those of package time.
+	Clock Clock
+
 	// Routes is told about actors with handlers. Without it nobody routes to them by message id.
 	Routes Routes
 	// Sessions is the way to clients. Without it such calls fail with zmsg.ErrUnavailable.
@@ -77,6 +82,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Metrics == nil {
 		c.Metrics = zmetrics.NewActor(nil)
+	}
+	if c.Clock == nil {
+		c.Clock = realClock{}
 	}
 	if c.Mailbox == 0 {
 		c.Mailbox = 1024
@@ -132,6 +140,7 @@ type Group struct {
 	// Set at construction.
 	cfg     Config
 	log     *slog.Logger
+	clock   Clock
 	futures *futures
 	jobs    *jobs
 	dead    [deadReasons]zmetrics.Counter
@@ -150,7 +159,7 @@ type Group struct {
 	draining atomic.Bool // takes nothing from outside
 	closed   atomic.Bool // the actors are being stopped
 
-	wg sync.WaitGroup // the sweeper, the workers of Async
+	wg sync.WaitGroup // the workers of Async
 
 	mu    sync.RWMutex
 	names map[string]*cell // guarded by mu
@@ -164,8 +173,8 @@ func NewGroup(cfg Config) (*Group, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	g := &Group{cfg: cfg, log: cfg.Logger, names: make(map[string]*cell)}
-	g.futures = newFutures(&g.wg, cfg.Metrics.LateReplies.Inc)
+	g := &Group{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, names: make(map[string]*cell)}
+	g.futures = newFutures(g.clock, cfg.Metrics.LateReplies.Inc)
 	g.jobs = newJobs(cfg.AsyncWorkers, cfg.AsyncQueue, &g.wg, cfg.Metrics.AsyncJobs)
 	g.contexts.New = func() any { return new(Context) }
 	for r := range g.dead {

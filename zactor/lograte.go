@@ -15,7 +15,8 @@ type logRate struct {
 // allow reports whether a line may be written now, and how many were not since the last one.
 func (r *logRate) allow(now time.Time) (suppressed uint64, ok bool) {
 	last := r.last.Load()
-	if now.UnixNano()-last < int64(time.Second) || !r.last.CompareAndSwap(last, now.UnixNano()) {
+	since := now.UnixNano() - last // far below 0 when the wall clock was set back: that must not silence the log
+	if since >= -int64(time.Second) && since < int64(time.Second) || !r.last.CompareAndSwap(last, now.UnixNano()) {
 		r.suppressed.Add(1)
 		return 0, false
 	}

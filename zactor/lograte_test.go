@@ -22,4 +22,7 @@ func TestLogRate(t *testing.T) {
 	if _, ok := r.allow(now); ok {
 		t.Error("a clock that went back lets lines through")
 	}
+	if _, ok := r.allow(now.Add(-time.Hour)); !ok {
+		t.Error("a wall clock that was set back by an hour keeps the log silent for an hour")
+	}
 }

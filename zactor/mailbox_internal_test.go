@@ -111,9 +111,8 @@ func TestTableModel(t *testing.T) {
 func TestFuturesModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var wg sync.WaitGroup
 		late := 0
-		tab := newFutures(&wg, func() { late++ })
+		tab := newFutures(realClock{}, func() { late++ })
 		tab.sweeping.Store(true) // no sweeper: expire is called by hand
 		type open struct {
 			f        *future

@@ -296,7 +296,7 @@ func (c *cell) supervise(x *Context, rest []item) bool {
 		}
 		e := c.more()
 		var v verdict
-		v, e.history = c.policy().decide(e.history, time.Now())
+		v, e.history = c.policy().decide(e.history, c.g.clock.Now())
 		switch {
 		case !v.restart:
 			c.g.log.Error("actor failed too often", "actor", c.id, "name", c.name, "failures", len(e.history))
@@ -321,7 +321,9 @@ func (c *cell) hold(x *Context, rest []item, d time.Duration) {
 	c.worked += x.worked
 	clear(rest)
 	// running stays on: senders must not start a goroutine.
-	c.more().held = time.AfterFunc(d, c.run)
+	c.more().held = c.g.clock.AfterFunc(d, func() {
+		go c.run() // owned by the cell; not on the clock's goroutine, for handlers may block
+	})
 	c.mu.Unlock()
 	c.g.contexts.Put(x.clean())
 }

@@ -166,7 +166,7 @@ func (g *Group) stopAll(ctx context.Context) (stuck []*cell) {
 		c.stop(StopShutdown)
 		c.sever()
 	}
-	late := time.NewTimer(g.cfg.StopTimeout)
+	late := time.NewTimer(g.cfg.StopTimeout) // real time, whatever the Clock: the handlers it waits for are real
 	defer late.Stop()
 	for i, c := range cells {
 		select {
