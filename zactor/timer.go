@@ -16,7 +16,7 @@ type timer struct {
 	fn     func(c *Context)
 
 	mu      sync.Mutex  // orders the first tick behind the making of t
-	t       *time.Timer // guarded by mu
+	t       ClockTimer  // guarded by mu
 	waiting atomic.Bool // a tick is in the mailbox
 	ended   atomic.Bool
 }
@@ -42,7 +42,7 @@ func (c *Context) timer(d, period time.Duration, fn func(c *Context)) Timer {
 	x.timers[t] = struct{}{}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.t = time.AfterFunc(d, t.fire)
+	t.t = c.cell.g.clock.AfterFunc(d, t.fire)
 	return Timer{t}
 }
 
