@@ -3,6 +3,7 @@ package zactor
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"zgame/zmsg"
 )
@@ -28,25 +29,26 @@ type Stopper interface {
 // Reason says why an actor ended.
 type Reason uint8
 
-// The reasons.
+// The reasons. The numbers are part of the wire between nodes.
 const (
 	StopRequested Reason = iota + 1 // Stop, or Context.Stop
 	StopShutdown                    // the group shuts down
 	StopFailed                      // it failed more often than its policy allows, or did not start
+	StopIdle                        // nothing came for as long as WithIdle says
+	StopParent                      // its parent stopped or restarted
+	LostNode                        // only in a Down: its node is gone
+	UnknownActor                    // only in a Down: it was not there, or not any more
+	reasons
 )
 
-// String returns requested, shutdown or failed.
+var reasonNames = [reasons]string{"none", "requested", "shutdown", "failed", "idle", "parent", "lost_node", "unknown_actor"}
+
+// String returns requested, shutdown, failed, idle, parent, lost_node or unknown_actor.
 func (r Reason) String() string {
-	switch r {
-	case StopRequested:
-		return "requested"
-	case StopShutdown:
-		return "shutdown"
-	case StopFailed:
-		return "failed"
-	default:
-		return "none"
+	if r < reasons {
+		return reasonNames[r]
 	}
+	return fmt.Sprintf("reason %d", r)
 }
 
 // Errors of this package. What a message or request can end with are the coded errors of zmsg: ErrBusy, ErrStopped,

@@ -100,8 +100,8 @@ func ask(ctx context.Context, to Ref, req proto.Message, turn *turnContext) (*fu
 		g.codes.ended(zmsg.CodeOf(err))
 		return nil, err
 	}
-	if done := ctx.Done(); done == nil {
-		<-f.wake
+	if done := ctx.Done(); done == nil || g.manual != nil {
+		f.await(token)
 	} else {
 		select {
 		case <-f.wake:
@@ -145,7 +145,7 @@ func (c *Context) call(to Ref, req proto.Message) (*future, error) {
 		if g.closed.Load() {
 			c.cell.severLate(f, token)
 		}
-		<-f.wake
+		f.await(token)
 		g.codes.ended(f.reply.Code)
 	}
 	c.cell.mu.Lock()

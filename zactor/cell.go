@@ -28,7 +28,7 @@ type cell struct {
 	extra     atomic.Pointer[extra] // made when needed, then it stays
 	announced atomic.Bool
 
-	halt atomic.Uint32 // a Reason: stop after the current message
+	signal atomic.Uint32 // see signal.go
 
 	// Owned by the turn (before the first: by Spawn); handlers is written under mu as well, so that Deliver may read it.
 	actor    Actor
@@ -43,10 +43,17 @@ type extra struct {
 	// Owned by the turn.
 	timers  map[*timer]struct{}
 	history []time.Time // failures
-	chain   []uint64    // {uid of the actor}: the chain of a request it makes on its own
-	parked  *barrier    // a shutdown waits for the pending continuations
+	watches map[*watch]struct{}
+	chain   []uint64 // {uid of the actor}: the chain of a request it makes on its own
+	parked  *barrier // a shutdown waits for the pending continuations
+
+	// Set at construction.
+	parent *cell
 
 	// Guarded by the mailbox's mu.
+	lane     []laneItem
+	children map[*cell]struct{}
+	watchers map[*watch]struct{} // of actors of this group and of others
 	deferred map[*deferral]struct{}
 	ctx      context.Context //nolint:containedctx // the actor's life, given to handlers by Context.Context
 	cancel   context.CancelCauseFunc
@@ -95,7 +102,7 @@ func (c *cell) pushUser(it *item) error {
 		return err
 	}
 	if start {
-		go c.run() // owned by the cell; ends when the mailbox is empty; the group's shutdown waits for the cell
+		c.wake()
 	}
 	return nil
 }
@@ -104,7 +111,7 @@ func (c *cell) pushUser(it *item) error {
 func (c *cell) pushControl(it *item) error {
 	start, err := c.push(it, true, &c.g.buffers)
 	if start {
-		go c.run() // owned by the cell; ends when the mailbox is empty; the group's shutdown waits for the cell
+		c.wake()
 	}
 	return err
 }
@@ -137,7 +144,7 @@ func (c *cell) stop(why Reason) {
 		c.mu.Unlock()
 		return
 	}
-	c.halt.CompareAndSwap(0, uint32(why))
+	c.halt(why)
 	start := !c.running
 	c.running = true
 	if x := c.extra.Load(); !start && x != nil && x.held != nil {
@@ -148,7 +155,7 @@ func (c *cell) stop(why Reason) {
 	}
 	c.mu.Unlock()
 	if start {
-		go c.run() // owned by the cell; ends at once, the actor being told to halt
+		c.wake()
 	}
 }
 

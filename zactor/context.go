@@ -31,7 +31,16 @@ type Context struct {
 	taken  atomic.Int32 // how many items of the batch are begun; the mailbox points here
 	worked uint32       // messages handled, see cell.worked
 	now    time.Time    // of the batch, see batchTime
+	batch  []item       // what the goroutine works on
+	next   int          // index of the first item of the batch that is not begun
 	goexit *crash       // hands a crash from a goroutine that is ending to the next
+	none   item         // see nothing
+}
+
+// nothing is the item of a turn that is about no message.
+func (c *Context) nothing() *item {
+	c.none = item{}
+	return &c.none
 }
 
 // batchTime is the time at which the batch was begun, or when it was first asked for: one reading of the clock costs as
@@ -57,6 +66,7 @@ func (c *Context) endTurn() {
 func (c *Context) clean() *Context {
 	c.endTurn()
 	c.cell, c.it, c.worked, c.now = nil, nil, 0, time.Time{}
+	c.batch, c.next, c.none = nil, 0, item{}
 	return c
 }
 
@@ -230,7 +240,7 @@ func (c *Context) Context() context.Context {
 }
 
 // Stop stops the actor after this handler.
-func (c *Context) Stop() { c.cell.halt.CompareAndSwap(0, uint32(StopRequested)) }
+func (c *Context) Stop() { c.cell.halt(StopRequested) }
 
 // wants reports whether somebody waits for a reply that has not been given.
 func (c *Context) wants() bool {

@@ -41,7 +41,7 @@ func (c *cell) onStart(x *Context) (err error) {
 		}
 		x.endTurn()
 	}()
-	x.it = new(item)
+	x.it = x.nothing()
 	return s.OnStart(x)
 }
 
@@ -58,39 +58,65 @@ func (c *cell) onStop(x *Context, why Reason) {
 		}
 		x.endTurn()
 	}()
-	x.it = new(item)
+	x.it = x.nothing()
 	s.OnStop(x, why)
 }
 
-// terminate ends the actor: nobody finds it any more, OnStop runs, what waits is answered. rest is what is left of the
-// batch.
-func (c *cell) terminate(x *Context, rest []item) {
-	why := Reason(c.halt.Load())
+// onRestart runs the failed instance's restart hook, if it has one. A panic is logged.
+func (c *cell) onRestart(x *Context, cause error) {
+	r, ok := c.actor.(Restarter)
+	if !ok {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			c.g.cfg.Metrics.Panics.Inc()
+			c.g.log.Error("actor panicked in OnRestart", "actor", c.id, "name", c.name, "panic", fmt.Sprint(v), "stack", string(c.caught(v).stack))
+		}
+		x.endTurn()
+	}()
+	x.it = x.nothing()
+	r.OnRestart(x, cause)
+}
+
+// terminate ends the actor: nobody finds it any more, what waits is answered, the children end, OnStop runs. Answers come
+// first: a child may be waiting for one.
+func (c *cell) terminate(x *Context) {
 	c.unannounce()
 	c.mu.Lock()
 	c.closed = zmsg.ErrStopped
+	in := c.in
+	c.in, c.batch, c.taken = nil, 0, nil
 	c.mu.Unlock()
-	c.onStop(x, why)
-	c.finish(x, rest, why)
+	cut := c.discard(x.batch[x.next:]) + c.discard(in)
+	x.batch, x.next = nil, 0
+	c.endChildren(x, false)
+	c.onStop(x, c.reason())
+	c.finish(x, cut)
 }
 
-// finish takes the actor out of the group. OnStop has run, or there is nothing it could run for.
-func (c *cell) finish(x *Context, rest []item, why Reason) {
+// finish takes the actor out of the group. OnStop has run, or there is nothing it could run for; cut messages have been
+// answered without it.
+func (c *cell) finish(x *Context, cut int) {
+	why := c.reason()
 	c.endInstance(&zmsg.Error{Code: zmsg.CodeStopped, Outcome: zmsg.Unknown, Text: "the actor stopped before it replied"})
 	c.mu.Lock()
 	c.closed, c.dead = zmsg.ErrStopped, true
 	in := c.in
 	c.in, c.spare, c.batch, c.taken = nil, nil, 0, nil
 	c.mu.Unlock()
-	cut := c.discard(rest) + c.discard(in)
+	cut += c.discard(in)
 	if e := c.extra.Load(); e != nil && e.parked != nil {
 		e.parked.done(true)
 		e.parked = nil
 	}
 	c.g.remove(c, why, cut)
+	c.orphan()
+	var watchers map[*watch]struct{}
 	c.mu.Lock()
 	c.removed = true
 	if e := c.extra.Load(); e != nil {
+		watchers, e.watchers, e.lane = e.watchers, nil, nil
 		if e.cancel != nil {
 			e.cancel(zmsg.ErrStopped)
 		}
@@ -99,6 +125,9 @@ func (c *cell) finish(x *Context, rest []item, why Reason) {
 		}
 	}
 	c.mu.Unlock()
+	for w := range watchers {
+		w.down(why)
+	}
 	if x != nil {
 		c.g.contexts.Put(x.clean())
 	}

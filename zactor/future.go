@@ -48,9 +48,10 @@ const (
 // long as something is open: an ask costs no timer, an idle group no CPU.
 type futures struct {
 	// Set at construction.
-	clock Clock
-	base  time.Time // clock zero
-	late  func()
+	clock  Clock
+	base   time.Time // clock zero
+	late   func()
+	manual *Manual // of the group
 
 	coarse   atomic.Int64 // the clock at the last sweep
 	sweeping atomic.Bool  // a sweep will come, or runs; written under mu
@@ -110,6 +111,23 @@ func (t *futures) until(d time.Duration) int64 { return t.coarse.Load() + int64(
 
 // open reports whether the request with the token still waits.
 func (f *future) open(token uint64) bool { return f.state.Load() == token<<1|1 }
+
+// await waits for the outcome of an Ask or Call. With a Manual the actors go on meanwhile; when there is nothing left to do,
+// nobody will answer.
+func (f *future) await(token uint64) {
+	m := f.table.manual
+	if m == nil {
+		<-f.wake
+		return
+	}
+	for len(f.wake) == 0 {
+		if !m.Next() && f.close(token) {
+			f.reply = zmsg.Reply{Code: zmsg.CodeTimeout, Outcome: zmsg.Unknown, Text: "no answer, and no actor of the Manual has anything to do"}
+			f.done()
+		}
+	}
+	<-f.wake
+}
 
 // close takes the right to give the outcome; false when it was given, or taken, before.
 func (f *future) close(token uint64) bool { return f.state.CompareAndSwap(token<<1|1, token<<1) }

@@ -56,6 +56,8 @@ type Config struct {
 	Sessions Sessions
 	// Remote is the way to other nodes. Without it such calls fail with zmsg.ErrUnavailable.
 	Remote Remote
+	// Watches carries watches to other nodes. Without it a watch of an actor there ends with LostNode.
+	Watches Watches
 	// Router takes messages by their id, see Group.ByID. Without it such calls fail with zmsg.ErrNoRoute.
 	Router Router
 
@@ -72,6 +74,9 @@ type Config struct {
 	// StopTimeout is how long Shutdown waits, after its context has ended, for actors that are being stopped.
 	// Defaults to 1 s.
 	StopTimeout time.Duration
+	// OnEscalate is called on the actor's goroutine when an actor without a parent ends by the directive Escalate.
+	// Without it the failure is logged.
+	OnEscalate func(*EscalatedError)
 	// OnDeadLetter is called for each message that no handler ran for. It runs on many goroutines and must not block.
 	OnDeadLetter func(DeadLetter)
 }
@@ -145,7 +150,9 @@ type Group struct {
 	jobs    *jobs
 	dead    [deadReasons]zmetrics.Counter
 	refuse  [4]zmetrics.Counter // busy, stopped, client_mark, draining
-	ended   [StopFailed + 1]zmetrics.Counter
+	ended   [reasons]zmetrics.Counter
+	manual  *Manual // nil: actors have goroutines
+	peers   *peers
 	codes   codeCounters
 
 	// Pools: what actors need during a turn only.
@@ -168,13 +175,17 @@ type Group struct {
 }
 
 // NewGroup makes a Group. It has no goroutine until there is work. Shutdown ends it.
-func NewGroup(cfg Config) (*Group, error) {
+func NewGroup(cfg Config) (*Group, error) { return newGroup(cfg, nil) }
+
+func newGroup(cfg Config, manual *Manual) (*Group, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	g := &Group{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, names: make(map[string]*cell)}
+	g := &Group{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, manual: manual, names: make(map[string]*cell)}
+	g.peers = newPeers(g)
 	g.futures = newFutures(g.clock, cfg.Metrics.LateReplies.Inc)
+	g.futures.manual = manual
 	g.jobs = newJobs(cfg.AsyncWorkers, cfg.AsyncQueue, &g.wg, cfg.Metrics.AsyncJobs)
 	g.contexts.New = func() any { return new(Context) }
 	for r := range g.dead {

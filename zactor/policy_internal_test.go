@@ -29,12 +29,12 @@ func TestPolicyDecide(t *testing.T) {
 				}
 			}
 			var v verdict
-			v, history = p.decide(history, now)
-			if want := p.MaxRestarts >= 0 && n <= p.MaxRestarts; v.restart != want {
-				t.Fatalf("%d failures in the window: restart %v, want %v", n, v.restart, want)
+			v, history = p.decide(history, now, errGoexit)
+			if want := p.MaxRestarts >= 0 && n <= p.MaxRestarts; (v.do == Restart) != want {
+				t.Fatalf("%d failures in the window: restart %v, want %v", n, v.do, want)
 			}
 			want := time.Duration(0)
-			if v.restart && n > 1 && p.MinBackoff > 0 {
+			if v.do == Restart && n > 1 && p.MinBackoff > 0 {
 				want = p.MinBackoff
 				for range n - 2 {
 					want = min(2*want, p.MaxBackoff)
@@ -57,7 +57,7 @@ func TestPolicyHistoryIsBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for range 3 * maxHistory {
 		var v verdict
-		if v, history = p.decide(history, now); !v.restart {
+		if v, history = p.decide(history, now, errGoexit); v.do != Restart {
 			t.Fatal("an unlimited policy gave up")
 		}
 	}

@@ -1,13 +1,8 @@
 package zactor
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"time"
 
 	"zgame/zmsg"
@@ -15,32 +10,32 @@ import (
 
 // loop is the actor's goroutine: it works off batches until the mailbox stays empty.
 func (c *cell) loop() {
-	x := c.g.contexts.Get().(*Context)
-	x.cell = c
-	if h := c.takeHeld(); h {
-		if !c.restart(x) {
-			return
-		}
+	x := c.g.context(c)
+	if c.takeHeld() && !c.restart(x) {
+		return
 	}
-	c.turns(x, nil)
+	c.turns(x)
 }
 
-// turns works off the mailbox until it stays empty, the actor ends, or it is held until its restart. done is a batch
+// context borrows a Context for c's turns.
+func (g *Group) context(c *cell) *Context {
+	x := g.contexts.Get().(*Context)
+	x.cell = c
+	return x
+}
+
+// turns works off the mailbox until it stays empty, the actor ends, or it is held until its restart. x may hold a batch
 // that has been worked off already.
-func (c *cell) turns(x *Context, done []item) {
+func (c *cell) turns(x *Context) {
 	yielded := false
 	for {
 		c.mu.Lock()
-		if done != nil {
-			c.doneLocked(done)
-			done = nil
+		if x.batch != nil {
+			c.doneLocked(x.batch)
+			x.batch, x.next = nil, 0
 		}
 		switch {
-		case c.halt.Load() != 0:
-			c.mu.Unlock()
-			c.terminate(x, nil)
-			return
-		case len(c.in) > 0:
+		case len(c.in) > 0 || c.signal.Load() != 0:
 		case !yielded:
 			// Let the others run before going idle, and look once more: with several actors in conversation the next
 			// message is there by then, and a wake is what costs (see bench).
@@ -49,59 +44,57 @@ func (c *cell) turns(x *Context, done []item) {
 			yielded = true
 			continue
 		default:
-			c.worked += x.worked
 			c.idleLocked(&c.g.buffers)
+			c.worked += x.worked
 			c.mu.Unlock()
 			c.g.contexts.Put(x.clean())
 			return
 		}
-		batch := c.swapLocked(&x.taken)
-		c.mu.Unlock()
-		yielded = false
-		if !c.work(x, batch, 0) {
+		if c.reason() != 0 {
+			c.mu.Unlock()
+			c.terminate(x)
 			return
 		}
-		done = batch
+		x.batch, x.next = c.swapLocked(&x.taken), 0
+		c.mu.Unlock()
+		yielded = false
+		if !c.work(x) {
+			return
+		}
 	}
 }
 
-// work handles batch from item i on. It returns false when the goroutine has nothing more to do with the actor.
-func (c *cell) work(x *Context, batch []item, i int) bool {
-	begun := i
-	for i < len(batch) {
-		crash := c.span(x, batch, &i)
-		if crash == nil && c.halt.Load() == 0 {
-			continue
+// work handles the rest of the batch. It returns false when the goroutine has nothing more to do with the actor.
+func (c *cell) work(x *Context) bool {
+	begun := x.next
+	for {
+		crash := c.span(x)
+		if crash == nil && c.reason() == 0 {
+			break
 		}
-		c.g.cfg.Metrics.Handled.Add(float64(i - begun))
-		begun = i
-		if crash != nil && !c.failed(x, crash, batch[i:]) {
+		c.g.cfg.Metrics.Handled.Add(float64(x.next - begun))
+		begun = x.next
+		if crash != nil && !c.failed(x, crash) {
 			return false
 		}
-		if c.halt.Load() != 0 {
-			c.terminate(x, batch[i:])
+		if c.reason() != 0 {
+			c.terminate(x)
 			return false
 		}
 	}
-	c.g.cfg.Metrics.Handled.Add(float64(i - begun))
-	clear(batch)
+	c.g.cfg.Metrics.Handled.Add(float64(x.next - begun))
+	clear(x.batch)
 	return true
-}
-
-// crash is a panic that was caught.
-type crash struct {
-	value any
-	stack []byte // nil if nobody reads the log
 }
 
 // errGoexit stands for the value of a panic where code of the user called runtime.Goexit.
 var errGoexit = errors.New("zactor: runtime.Goexit was called")
 
-// span handles items until the end of batch, a halt, or a panic, with one deferred call for all of them: *i says
-// which item it was.
-func (c *cell) span(x *Context, batch []item, i *int) (caught *crash) {
+// span handles items until the end of the batch, a halt, or a panic, with one deferred call for all of them: x.next is the
+// item after the one that it was.
+func (c *cell) span(x *Context) (caught *crash) {
 	x.now = time.Time{}
-	x.taken.Store(int32(*i + 1))
+	x.taken.Store(int32(x.next + 1))
 	clean := false
 	defer func() {
 		if clean {
@@ -113,16 +106,21 @@ func (c *cell) span(x *Context, batch []item, i *int) (caught *crash) {
 			return
 		}
 		// Goexit: this goroutine is ending, the rest goes on in another.
-		next := *i
 		x.goexit = caught
-		go c.resume(x, batch, next) // owned by the cell, in place of this one
+		go c.resume(x) // owned by the cell, in place of this one
 	}()
-	for *i < len(batch) && c.halt.Load() == 0 {
-		it := &batch[*i]
-		if *i&(takenStep-1) == 0 {
-			x.taken.Store(int32(*i + 1))
+	for {
+		if c.signal.Load() != 0 && !c.attend(x) {
+			break
 		}
-		*i++
+		if x.next >= len(x.batch) {
+			break
+		}
+		it := &x.batch[x.next]
+		if x.next&(takenStep-1) == 0 {
+			x.taken.Store(int32(x.next + 1))
+		}
+		x.next++
 		x.it = it
 		c.handle(x, it)
 	}
@@ -131,26 +129,12 @@ func (c *cell) span(x *Context, batch []item, i *int) (caught *crash) {
 }
 
 // resume goes on after a goroutine that ended in the middle of a batch.
-func (c *cell) resume(x *Context, batch []item, i int) {
+func (c *cell) resume(x *Context) {
 	caught := x.goexit
 	x.goexit = nil
-	if !c.failed(x, caught, batch[i:]) {
-		return
+	if c.failed(x, caught) && c.work(x) {
+		c.turns(x)
 	}
-	if c.work(x, batch, i) {
-		c.turns(x, batch)
-	}
-}
-
-func (c *cell) caught(v any) *crash {
-	if v == nil {
-		v = errGoexit
-	}
-	k := &crash{value: v}
-	if c.g.log.Enabled(context.Background(), slog.LevelError) {
-		k.stack = debug.Stack()
-	}
-	return k
 }
 
 // handle does one item.
@@ -165,7 +149,7 @@ func (c *cell) handle(x *Context, it *item) {
 	case itemTimer:
 		it.value.(*timer).turn(x)
 	case itemStop:
-		c.halt.CompareAndSwap(0, uint32(StopRequested))
+		c.halt(StopRequested)
 	case itemBarrier:
 		c.barrier(x, it.value.(*barrier))
 	}
@@ -266,124 +250,4 @@ func (it *item) answer(err error) {
 		return
 	}
 	it.msg.Reply(&r)
-}
-
-// failed deals with a panic: whoever asked learns it at once, the policy decides on what follows. It returns false when
-// this goroutine has nothing more to do with the actor: it is gone, or held until its restart.
-func (c *cell) failed(x *Context, k *crash, rest []item) bool {
-	it := x.it
-	c.g.cfg.Metrics.Panics.Inc()
-	c.g.log.Error("actor panicked", "actor", c.id, "name", c.name, "msg_id", it.id, "trace", traceText(x.Trace()),
-		"panic", fmt.Sprint(k.value), "stack", string(k.stack))
-	it.answer(&zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the handler panicked"})
-	if it.kind == itemDone {
-		c.endOutcome(it.value.(*future), it)
-	} else if it.msg != nil {
-		it.msg.Release()
-		it.msg = nil
-	}
-	x.endTurn()
-	c.endInstance(&zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the actor panicked before it replied"})
-	return c.supervise(x, rest)
-}
-
-// supervise decides after a failure. With a wait before the restart it puts the rest of the batch back and leaves.
-func (c *cell) supervise(x *Context, rest []item) bool {
-	for {
-		if c.halt.Load() != 0 {
-			c.terminate(x, rest)
-			return false
-		}
-		e := c.more()
-		var v verdict
-		v, e.history = c.policy().decide(e.history, c.g.clock.Now())
-		switch {
-		case !v.restart:
-			c.g.log.Error("actor failed too often", "actor", c.id, "name", c.name, "failures", len(e.history))
-			c.halt.CompareAndSwap(0, uint32(StopFailed))
-			c.terminate(x, rest)
-			return false
-		case v.delay > 0:
-			c.hold(x, rest, v.delay)
-			return false
-		}
-		if c.instance(x) {
-			return true
-		}
-	}
-}
-
-// hold leaves the actor without a goroutine for a while; messages wait, a stop does not.
-func (c *cell) hold(x *Context, rest []item, d time.Duration) {
-	c.mu.Lock()
-	c.in = append(append(make([]item, 0, len(rest)+len(c.in)), rest...), c.in...)
-	c.batch, c.taken = 0, nil
-	c.worked += x.worked
-	clear(rest)
-	// running stays on: senders must not start a goroutine.
-	c.more().held = c.g.clock.AfterFunc(d, func() {
-		go c.run() // owned by the cell; not on the clock's goroutine, for handlers may block
-	})
-	c.mu.Unlock()
-	c.g.contexts.Put(x.clean())
-}
-
-// takeHeld reports whether the actor was held for a restart, and ends that.
-func (c *cell) takeHeld() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	x := c.extra.Load()
-	if x == nil || x.held == nil {
-		return false
-	}
-	x.held = nil
-	return true
-}
-
-// restart makes the next instance after a wait.
-func (c *cell) restart(x *Context) bool {
-	if c.halt.Load() != 0 || c.instance(x) {
-		return true // turns sees the halt
-	}
-	return c.supervise(x, nil)
-}
-
-// instance makes the next instance and starts it; it reports whether that went well.
-func (c *cell) instance(x *Context) bool {
-	before := adverts(c.handlers)
-	err := c.create()
-	if err == nil && !slices.Equal(before, adverts(c.handlers)) {
-		err = errors.New("zactor: the factory's new actor handles other messages than the one before")
-	}
-	if err == nil {
-		err = c.onStart(x)
-	}
-	if err != nil {
-		c.g.log.Error("actor did not restart", "actor", c.id, "name", c.name, "err", err)
-		c.endInstance(zmsg.ErrStopped)
-		return false
-	}
-	c.g.cfg.Metrics.Restarts.Inc()
-	c.g.log.Warn("actor restarted", "actor", c.id, "name", c.name)
-	return true
-}
-
-// endInstance ends what belongs to the present instance: timers, promised replies; continuations become stale.
-func (c *cell) endInstance(err error) {
-	c.epoch++
-	x := c.extra.Load()
-	if x == nil {
-		return
-	}
-	c.mu.Lock()
-	owed := x.deferred
-	x.deferred = nil
-	c.mu.Unlock()
-	for t := range x.timers {
-		t.end()
-	}
-	x.timers = nil
-	for d := range owed {
-		d.end(err)
-	}
 }

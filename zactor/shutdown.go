@@ -121,12 +121,7 @@ func (g *Group) settle(ctx context.Context, cells []*cell) (again bool) {
 		}
 	}
 	b.done(false)
-	select {
-	case <-b.end:
-		return b.busy && ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
+	return g.awaitOr(b.end, ctx.Done()) && b.busy && ctx.Err() == nil
 }
 
 // barrier answers a round in the actor's turn: at once, or when its continuations have come back.
@@ -153,11 +148,10 @@ func (g *Group) stopAll(ctx context.Context) (stuck []*cell) {
 	for len(cells) > 0 && ctx.Err() == nil {
 		c := cells[len(cells)-1]
 		c.stop(StopShutdown)
-		select {
-		case <-c.gone():
-			cells = cells[:len(cells)-1]
-		case <-ctx.Done():
+		if !g.awaitOr(c.gone(), ctx.Done()) {
+			break
 		}
+		cells = cells[:len(cells)-1]
 	}
 	if len(cells) == 0 {
 		return nil

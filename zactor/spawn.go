@@ -41,6 +41,10 @@ func Private() SpawnOption { return func(o *spawnOptions) { o.private = true } }
 //
 // Errors: ErrExists, ErrClosed, what is wrong with the handlers, what OnStart returned or panicked with.
 func (g *Group) Spawn(name string, factory func() Actor, opts ...SpawnOption) (Ref, error) {
+	return g.spawn(nil, name, factory, opts)
+}
+
+func (g *Group) spawn(parent *cell, name string, factory func() Actor, opts []SpawnOption) (Ref, error) {
 	c := &cell{g: g, name: name, factory: factory}
 	c.limit = int32(g.cfg.Mailbox)
 	if len(opts) > 0 {
@@ -57,7 +61,7 @@ func (g *Group) Spawn(name string, factory func() Actor, opts ...SpawnOption) (R
 	}
 	c.run = c.loop
 	c.running = true // until it has started: senders must not start the goroutine
-	if err := g.add(c); err != nil {
+	if err := g.add(c, parent); err != nil {
 		return Ref{}, err
 	}
 	if err := c.start(); err != nil {
@@ -78,7 +82,7 @@ func (o *spawnOptions) validate() error {
 }
 
 // add makes c known under its name and a new id.
-func (g *Group) add(c *cell) error {
+func (g *Group) add(c, parent *cell) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.draining.Load() {
@@ -89,6 +93,12 @@ func (g *Group) add(c *cell) error {
 			return fmt.Errorf("%w: %q", ErrExists, c.name)
 		}
 		g.names[c.name] = c
+	}
+	if parent != nil && !c.adopt(parent) {
+		if c.name != "" {
+			delete(g.names, c.name)
+		}
+		return zmsg.ErrStopped
 	}
 	g.table.add(c)
 	g.live++
@@ -108,8 +118,9 @@ func (c *cell) start() (err error) {
 			err = errGoexit // OnStart ended the caller's goroutine
 		}
 		if !started {
-			c.halt.CompareAndSwap(0, uint32(StopFailed))
-			c.finish(x, nil, StopFailed)
+			c.halt(StopFailed)
+			c.endChildren(x, true)
+			c.finish(x, 0)
 		}
 	}()
 	if err := c.create(); err != nil {
@@ -136,11 +147,11 @@ func (c *cell) start() (err error) {
 	started = true
 	c.g.cfg.Metrics.Spawned.Inc()
 	c.mu.Lock()
-	work := len(c.in) > 0 || c.halt.Load() != 0
+	work := len(c.in) > 0 || c.signal.Load() != 0
 	c.running = work
 	c.mu.Unlock()
 	if work {
-		go c.run() // owned by the cell; ends when the mailbox is empty
+		c.wake()
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func TestPanic(t *testing.T) {
 	if starts.Load() != 4 || stops.Load() != 1 {
 		t.Errorf("%d starts and %d stops, want 4 and 1", starts.Load(), stops.Load())
 	}
-	for _, want := range []string{"assignment to entry in nil map", "supervise_test.go", "name=shop", "msg_id=990001", "trace=ab01", "actor failed too often"} {
+	for _, want := range []string{"assignment to entry in nil map", "supervise_test.go", "name=shop", "msg_id=990001", "trace=ab01", "actor failed for good"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q:\n%s", want, log.String())
 		}

@@ -1,0 +1,246 @@
+package zactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"zgame/zmsg"
+)
+
+// Restarter is an Actor that has work to do before it is replaced: OnRestart runs on the instance that failed, to let go
+// of what the next one will open again. It must not rely on the state that the failure left. A panic in it is logged.
+type Restarter interface {
+	OnRestart(c *Context, cause error)
+}
+
+// PanicError is the cause of a failure: what a handler, hook, timer or continuation panicked with.
+type PanicError struct {
+	Value any    // what panic was called with
+	Stack []byte // nil where nobody logs errors
+}
+
+// Error returns the value as text.
+func (e *PanicError) Error() string { return fmt.Sprintf("zactor: panic: %v", e.Value) }
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// EscalatedError is the cause of a parent's failure where a child's Policy said Escalate.
+type EscalatedError struct {
+	Child Ref // gone by now
+	Cause error
+}
+
+// Error names the child and its cause.
+func (e *EscalatedError) Error() string {
+	return fmt.Sprintf("zactor: child %v failed: %v", e.Child, e.Cause)
+}
+
+// Unwrap returns the child's cause.
+func (e *EscalatedError) Unwrap() error { return e.Cause }
+
+// crash is a panic that was caught.
+type crash struct {
+	value any
+	stack []byte // nil if nobody reads the log
+}
+
+// cause is the crash as an error.
+func (k *crash) cause() error {
+	if e, ok := k.value.(*EscalatedError); ok {
+		return e
+	}
+	return &PanicError{Value: k.value, Stack: k.stack}
+}
+
+func (c *cell) caught(v any) *crash {
+	if v == nil {
+		v = errGoexit
+	}
+	k := &crash{value: v}
+	if _, child := v.(*EscalatedError); !child && c.g.log.Enabled(context.Background(), slog.LevelError) {
+		k.stack = debug.Stack()
+	}
+	return k
+}
+
+// failed deals with a panic: whoever asked learns it at once, the policy decides on what follows. It returns false when
+// this goroutine has nothing more to do with the actor: it is gone, or held until its restart.
+func (c *cell) failed(x *Context, k *crash) bool {
+	c.mourn(x, k)
+	cause := k.cause()
+	v := c.verdict(cause)
+	if v.do == Resume {
+		c.g.log.Warn("actor resumed", "actor", c.id, "name", c.name)
+		return true
+	}
+	return c.supervise(x, cause, v)
+}
+
+// mourn tells of a panic: the log, and whoever asked.
+func (c *cell) mourn(x *Context, k *crash) {
+	it := x.it
+	c.g.cfg.Metrics.Panics.Inc()
+	c.g.log.Error("actor panicked", "actor", c.id, "name", c.name, "msg_id", it.id, "trace", traceText(x.Trace()),
+		"panic", fmt.Sprint(k.value), "stack", string(k.stack))
+	it.answer(&zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the handler panicked"})
+	if it.kind == itemDone {
+		c.endOutcome(it.value.(*future), it)
+	} else if it.msg != nil {
+		it.msg.Release()
+		it.msg = nil
+	}
+	x.endTurn()
+}
+
+// verdict asks the policy.
+func (c *cell) verdict(cause error) (v verdict) {
+	e := c.more()
+	v, e.history = c.policy().decide(e.history, c.g.clock.Now(), cause)
+	return v
+}
+
+var panickedBefore error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the actor panicked before it replied"}
+
+// supervise does what the policy decided after a failure that is not resumed.
+func (c *cell) supervise(x *Context, cause error, v verdict) bool {
+	dropped := false // the instance that failed has been told
+	for {
+		if c.reason() != 0 {
+			c.terminate(x)
+			return false
+		}
+		if v.do == Stop || v.do == Escalate {
+			c.g.log.Error("actor failed for good", "actor", c.id, "name", c.name, "directive", v.do.String(), "failures", len(c.more().history))
+			c.halt(StopFailed)
+			c.terminate(x)
+			if v.do == Escalate {
+				c.escalate(cause)
+			}
+			return false
+		}
+		if !dropped {
+			dropped = true
+			c.onRestart(x, cause)
+			c.endChildren(x, true)
+			c.endInstance(panickedBefore)
+		}
+		if v.delay > 0 {
+			c.hold(x, v.delay)
+			return false
+		}
+		err := c.instance(x)
+		if err == nil {
+			return true
+		}
+		cause, v = err, c.verdict(err)
+	}
+}
+
+// escalate makes the failure the parent's.
+func (c *cell) escalate(cause error) {
+	err := &EscalatedError{Child: Ref{cell: c}, Cause: cause}
+	if p := c.parent(); p != nil {
+		p.pushLane(escalation{err})
+		return
+	}
+	if f := c.g.cfg.OnEscalate; f != nil {
+		f(err)
+		return
+	}
+	c.g.log.Error("nobody to escalate to: the actor has no parent, Config.OnEscalate is not set", "actor", c.id, "name", c.name, "err", cause)
+}
+
+// escalation is a child's failure in its parent's lane.
+type escalation struct{ err *EscalatedError }
+
+func (e escalation) run(*Context) { panic(e.err) }
+
+// hold leaves the actor without a goroutine for a while; messages wait, a stop does not.
+func (c *cell) hold(x *Context, d time.Duration) {
+	c.mu.Lock()
+	rest := x.batch[x.next:]
+	c.in = append(append(make([]item, 0, len(rest)+len(c.in)), rest...), c.in...)
+	c.batch, c.taken = 0, nil
+	c.worked += x.worked
+	clear(rest)
+	// running stays on: senders must not start a goroutine.
+	c.more().held = c.g.clock.AfterFunc(d, c.wake)
+	c.mu.Unlock()
+	c.g.contexts.Put(x.clean())
+}
+
+// takeHeld reports whether the actor was held for a restart, and ends that.
+func (c *cell) takeHeld() bool {
+	x := c.extra.Load()
+	if x == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := x.held != nil
+	x.held = nil
+	return held
+}
+
+// restart makes the next instance after a wait.
+func (c *cell) restart(x *Context) bool {
+	if c.reason() != 0 {
+		return true // turns sees it
+	}
+	err := c.instance(x)
+	return err == nil || c.supervise(x, err, c.verdict(err))
+}
+
+// instance makes the next instance and starts it.
+func (c *cell) instance(x *Context) error {
+	before := adverts(c.handlers)
+	err := c.create()
+	if err == nil && !slices.Equal(before, adverts(c.handlers)) {
+		err = errors.New("zactor: the factory's new actor handles other messages than the one before")
+	}
+	if err == nil {
+		err = c.onStart(x)
+	}
+	if err != nil {
+		c.g.log.Error("actor did not restart", "actor", c.id, "name", c.name, "err", err)
+		c.endChildren(x, true)
+		c.endInstance(zmsg.ErrStopped)
+		return err
+	}
+	c.g.cfg.Metrics.Restarts.Inc()
+	c.g.log.Warn("actor restarted", "actor", c.id, "name", c.name)
+	return nil
+}
+
+// endInstance ends what belongs to the present instance: timers, watches, promised replies; continuations become stale.
+func (c *cell) endInstance(err error) {
+	c.epoch++
+	x := c.extra.Load()
+	if x == nil {
+		return
+	}
+	c.mu.Lock()
+	owed := x.deferred
+	x.deferred = nil
+	c.mu.Unlock()
+	for t := range x.timers {
+		t.end()
+	}
+	x.timers = nil
+	for w := range x.watches {
+		w.end()
+	}
+	x.watches = nil
+	for d := range owed {
+		d.end(err)
+	}
+}
