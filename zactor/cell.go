@@ -33,7 +33,7 @@ type cell struct {
 	// Owned by the turn (before the first: by Spawn); handlers is written under mu as well, so that Deliver may read it.
 	actor    Actor
 	handlers []Handler
-	epoch    uint32 // counts instances: continuations and timers of an older one do not run
+	epoch    uint32 // counts instances: continuations of an older one do not run
 	pending  int32  // continuations that have not come back
 	worked   uint32 // messages handled since the shutdown asked last, without those of the Context
 }
@@ -41,7 +41,7 @@ type cell struct {
 // extra is what only some actors need.
 type extra struct {
 	// Owned by the turn.
-	timers  map[*timer]struct{}
+	timers  timerList
 	history []time.Time // failures
 	watches map[*watch]struct{}
 	chain   []uint64 // {uid of the actor}: the chain of a request it makes on its own

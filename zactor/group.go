@@ -157,6 +157,7 @@ type Group struct {
 
 	// Pools: what actors need during a turn only.
 	contexts sync.Pool // *Context
+	timers   timerPool
 	buffers  sync.Pool // *[]item
 
 	table table
@@ -187,6 +188,7 @@ func newGroup(cfg Config, manual *Manual) (*Group, error) {
 	g.futures = newFutures(g.clock, cfg.Metrics.LateReplies.Inc)
 	g.futures.manual = manual
 	g.jobs = newJobs(cfg.AsyncWorkers, cfg.AsyncQueue, &g.wg, cfg.Metrics.AsyncJobs)
+	g.timers.g = g
 	g.contexts.New = func() any { return new(Context) }
 	for r := range g.dead {
 		g.dead[r] = cfg.Metrics.DeadLetters.With(deadReason(r).String())

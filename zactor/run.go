@@ -147,7 +147,7 @@ func (c *cell) handle(x *Context, it *item) {
 		x.worked++
 		c.outcome(x, it)
 	case itemTimer:
-		it.value.(*timer).turn(x)
+		it.value.(*timer).turn(x, it.token)
 	case itemStop:
 		c.halt(StopRequested)
 	case itemBarrier:

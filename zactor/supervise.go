@@ -232,10 +232,7 @@ func (c *cell) endInstance(err error) {
 	owed := x.deferred
 	x.deferred = nil
 	c.mu.Unlock()
-	for t := range x.timers {
-		t.end()
-	}
-	x.timers = nil
+	x.timers.endAll()
 	for w := range x.watches {
 		w.end()
 	}

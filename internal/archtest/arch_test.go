@@ -51,6 +51,7 @@ var only = map[string][]string{
 	"go.mongodb.org/mongo-driver":         {"zstore/mongostore"},
 	"github.com/gorilla/websocket":        {"zgate", "zclient"},
 	"github.com/rs/zerolog":               {"internal/logging", "cmd"},
+	"github.com/robfig/cron":              {"zactor"},
 	"github.com/prometheus/client_golang": {"zmetrics", "znode"},
 	"testing":                             {"zbus/zbustest", "zdiscovery/zdiscoverytest", "zstore/zstoretest", "zactor/zactortest", "ztest"},
 	"zgame/internal/embedded":             {"zcli", "ztest", "cmd", "internal/embedded"},
