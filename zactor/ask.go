@@ -182,6 +182,9 @@ func (c *Context) promise(fn func(c *Context, r *zmsg.Reply)) *future {
 	if c.it.msg != nil {
 		f.head = zmsg.NewMessage(c.it.msg.ID)
 		f.head.CopyHead(c.it.msg)
+	} else if !c.trace.IsZero() {
+		f.head = zmsg.NewMessage(c.it.id)
+		f.head.Trace = c.trace
 	}
 	c.cell.pending++
 	return f

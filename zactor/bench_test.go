@@ -12,6 +12,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zactor/internal/testpb"
+	"zgame/zmetrics"
 	"zgame/zmsg"
 )
 
@@ -81,6 +82,62 @@ func BenchmarkTell(b *testing.B) {
 		}
 		f.drain(n)
 	})
+}
+
+// What metrics and tracing cost; "plain" of the same run is what they compare with.
+var observed = []struct {
+	name string
+	mw   func() []zactor.Middleware
+}{
+	{"plain", func() []zactor.Middleware { return nil }},
+	{"measure", func() []zactor.Middleware { return []zactor.Middleware{zactor.Measure(zmetrics.NewHandlers(nil))} }},
+	{"trace", func() []zactor.Middleware { return []zactor.Middleware{zactor.Trace(nil)} }},
+	{"both", func() []zactor.Middleware {
+		return []zactor.Middleware{zactor.Measure(zmetrics.NewHandlers(nil)), zactor.Trace(nil)}
+	}},
+	{"limit", func() []zactor.Middleware { return []zactor.Middleware{zactor.Limit(1e9, 1e9)} }},
+	{"recover", func() []zactor.Middleware { return []zactor.Middleware{zactor.Recover()} }},
+}
+
+func BenchmarkTellObserved(b *testing.B) {
+	note := &testpb.Note{N: 1}
+	for _, o := range observed {
+		b.Run(o.name, func(b *testing.B) {
+			b.ReportAllocs()
+			g := newGroup(b, func(c *zactor.Config) { c.Middleware = o.mw() })
+			var f flow
+			ref := spawn(b, g, "", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error {
+				f.done.Add(1)
+				return nil
+			})))
+			n := 0
+			for b.Loop() {
+				f.take()
+				for ref.Tell(note) != nil {
+					runtime.Gosched()
+				}
+				n++
+			}
+			f.drain(n)
+		})
+	}
+}
+
+func BenchmarkAskObserved(b *testing.B) {
+	ctx := context.Background()
+	ping, pong := &testpb.Ping{}, &testpb.Pong{}
+	for _, o := range observed {
+		b.Run(o.name, func(b *testing.B) {
+			b.ReportAllocs()
+			g := newGroup(b, func(c *zactor.Config) { c.Middleware = o.mw() })
+			ref := spawn(b, g, "", factory(zactor.Handle(func(*zactor.Context, *testpb.Ping) (*testpb.Pong, error) { return pong, nil })))
+			for b.Loop() {
+				if _, err := zactor.Ask[testpb.Pong](ctx, ref, ping); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func BenchmarkTell8(b *testing.B) {

@@ -83,11 +83,11 @@ func (c *cell) policy() Policy {
 }
 
 // typ names the actor's type for discovery.
-func (c *cell) typ() string {
+func (c *cell) typ(a Actor) string {
 	if c.opts != nil && c.opts.typ != "" {
 		return c.opts.typ
 	}
-	t := reflect.TypeOf(c.actor)
+	t := reflect.TypeOf(a)
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -129,7 +129,7 @@ func (c *cell) deliver(m *zmsg.Message) error {
 		c.mu.Lock()
 		h := find(c.handlers, m.ID)
 		c.mu.Unlock()
-		if h == nil || h.flags&fromClients == 0 {
+		if h == nil || !h.has(fromClients) {
 			c.g.refused(zmsg.ErrNoRoute)
 			return zmsg.ErrNoRoute
 		}

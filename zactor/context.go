@@ -26,6 +26,7 @@ type Context struct {
 	reply    zmsg.Reply // scratch: a reply is valid only during Reply, so one is enough
 	deferred bool       // the reply slot was taken by Defer
 	turn     *turnContext
+	trace    zmsg.TraceID // that Trace has started, for a message that is a bare value
 
 	// Of the goroutine.
 	taken  atomic.Int32 // how many items of the batch are begun; the mailbox points here
@@ -59,6 +60,7 @@ func (c *Context) endTurn() {
 		c.turn = nil
 	}
 	c.reply = zmsg.Reply{}
+	c.trace = zmsg.TraceID{}
 	c.deferred, c.used = false, false
 }
 
@@ -110,7 +112,7 @@ func (c *Context) Message() *zmsg.Message {
 		return c.it.msg
 	}
 	m := zmsg.NewMessage(c.it.id)
-	m.Value = c.protoValue()
+	m.Value, m.Trace = c.protoValue(), c.trace
 	if c.it.from != nil {
 		m.From = c.it.from.address()
 	}
@@ -168,7 +170,7 @@ func (c *Context) FromClient() bool { return c.it.msg != nil && c.it.msg.Client 
 // Trace returns the id under which the message is traced, zero if it is not. What the handler sends carries it on.
 func (c *Context) Trace() zmsg.TraceID {
 	if c.it.msg == nil {
-		return zmsg.TraceID{}
+		return c.trace
 	}
 	return c.it.msg.Trace
 }
@@ -329,7 +331,7 @@ func (c *Context) Tell(to Ref, msg proto.Message) error {
 	switch {
 	case cell == nil:
 		return to.tellFar(msg, c)
-	case c.it.msg == nil || c.it.msg.Trace.IsZero():
+	case c.Trace().IsZero():
 		return cell.pushUser(&item{value: msg, from: c.cell})
 	}
 	m, err := newMessage(msg)

@@ -21,6 +21,11 @@ func (c *cell) create() (err error) {
 	if err != nil {
 		return err
 	}
+	if layers := c.g.cfg.Middleware; hasLayers(hs, layers) {
+		if hs, err = layered(hs, layers, HandlerInfo{Actor: c.name, Type: c.typ(a)}); err != nil {
+			return err
+		}
+	}
 	c.actor = a
 	c.mu.Lock()
 	c.handlers = hs
@@ -163,7 +168,7 @@ func (c *cell) announce() error {
 	if len(ads) == 0 {
 		return nil
 	}
-	if err := routes.Register(c.id, c.typ(), Ref{cell: c}, ads); err != nil {
+	if err := routes.Register(c.id, c.typ(c.actor), Ref{cell: c}, ads); err != nil {
 		return fmt.Errorf("zactor: announcing %q: %w", c.name, err)
 	}
 	c.announced.Store(true)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,6 +68,9 @@ type Config struct {
 	AskTimeout time.Duration
 	// Restart is what happens to an actor that panics; see WithRestart.
 	Restart Policy
+	// Middleware is around every handler of the group, the first outermost. Each actor costs some memory for it, see
+	// Middleware.
+	Middleware []Middleware
 	// AsyncWorkers is how many jobs of Async run at once. Defaults to 64.
 	AsyncWorkers int
 	// AsyncQueue is how many further jobs wait. Defaults to 1,024.
@@ -109,6 +113,7 @@ func (c Config) withDefaults() Config {
 	if c.Sessions == nil {
 		c.Sessions = noSessions{}
 	}
+	c.Middleware = slices.Clone(c.Middleware)
 	c.Restart = c.Restart.withDefaults()
 	return c
 }
@@ -137,6 +142,11 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("zactor: Config.%s is %d: want a positive number", n.name, n.v))
 		}
 	}
+	for i, mw := range c.Middleware {
+		if mw == nil {
+			errs = append(errs, fmt.Errorf("zactor: Config.Middleware[%d] is nil: want a function", i))
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -162,7 +172,7 @@ type Group struct {
 
 	table table
 
-	failLog logRate
+	failLog, panicLog logRate // handlers that failed; panics that Recover ended
 
 	draining atomic.Bool // takes nothing from outside
 	closed   atomic.Bool // the actors are being stopped

@@ -15,9 +15,15 @@ import (
 
 // Handler is what an actor does for one message id. Handle, HandleTell and HandleRaw make them.
 type Handler struct {
-	call  func(c *Context)
+	call  Func // an error that it returns is told to whoever asked; on success whoever asked is answered
 	types *types
-	flags handlerFlags
+	opts  *handlerOptions // shared, never changed, nil only in the zero Handler
+}
+
+// handlerOptions is what the options of a handler say.
+type handlerOptions struct {
+	flags  handlerFlags
+	layers []Middleware // outermost first
 }
 
 type handlerFlags uint8
@@ -25,7 +31,16 @@ type handlerFlags uint8
 const (
 	fromClients handlerFlags = 1 << iota
 	sharded
+	allHandlerFlags = iota
 )
+
+// flagsOnly holds the options of handlers without middleware of their own: an actor keeps a pointer, no copy.
+var flagsOnly = func() (all [1 << allHandlerFlags]handlerOptions) {
+	for i := range all {
+		all[i].flags = handlerFlags(i)
+	}
+	return all
+}()
 
 // types is what all handlers of the same message types share; it never changes.
 type types struct {
@@ -40,37 +55,38 @@ type types struct {
 // ID returns the message id that h handles.
 func (h Handler) ID() uint32 { return h.types.id }
 
+func (h *Handler) has(f handlerFlags) bool { return h.opts.flags&f != 0 }
+
 // HandlerOption says more about a handler.
-type HandlerOption func(*Handler)
+type HandlerOption func(*handlerOptions)
 
 // FromClients lets clients call the handler. Without it the id counts as no route for them.
-func FromClients() HandlerOption { return func(h *Handler) { h.flags |= fromClients } }
+func FromClients() HandlerOption { return func(o *handlerOptions) { o.flags |= fromClients } }
 
 // Sharded declares the message id sharded: all nodes' actors that handle it are candidates together, and each message
 // goes to the one that its key picks, which is the field marked (zgame.key), or the session where no field is marked.
-func Sharded() HandlerOption { return func(h *Handler) { h.flags |= sharded } }
+func Sharded() HandlerOption { return func(o *handlerOptions) { o.flags |= sharded } }
 
 // Handle makes the handler of a request: fn gets the decoded message and returns the answer or an error (see Context for
 // what may be kept, zmsg.Errorf for errors with a code). A one-way message of the type runs fn too; what it
 // returns is dropped.
 func Handle[Q, R any, PQ message[Q], PR message[R]](fn func(c *Context, req PQ) (PR, error), opts ...HandlerOption) Handler {
 	t := typesOf(reflect.TypeFor[Q](), reflect.TypeFor[R](), PQ(nil), PR(nil))
-	return newHandler(t, opts, func(c *Context) {
+	return newHandler(t, opts, func(c *Context) error {
 		req, err := value[Q, PQ](c)
 		if err != nil {
-			c.fail(err)
-			return
+			return err
 		}
 		r, err := fn(c, req)
-		if err != nil {
-			c.fail(err)
-			return
-		}
-		if r == nil {
+		switch {
+		case err != nil:
+			return err
+		case r == nil:
 			c.answer(t.reply, nil)
-			return
+		default:
+			c.answer(t.reply, r)
 		}
-		c.answer(t.reply, r)
+		return nil
 	})
 }
 
@@ -78,16 +94,12 @@ func Handle[Q, R any, PQ message[Q], PR message[R]](fn func(c *Context, req PQ) 
 // returns nil.
 func HandleTell[Q any, PQ message[Q]](fn func(c *Context, msg PQ) error, opts ...HandlerOption) Handler {
 	t := typesOf(reflect.TypeFor[Q](), nil, PQ(nil), nil)
-	return newHandler(t, opts, func(c *Context) {
+	return newHandler(t, opts, func(c *Context) error {
 		req, err := value[Q, PQ](c)
-		if err == nil {
-			err = fn(c, req)
-		}
 		if err != nil {
-			c.fail(err)
-			return
+			return err
 		}
-		c.answer(0, nil)
+		return fn(c, req) // nil: whoever calls the handler gives the empty answer
 	})
 }
 
@@ -98,19 +110,22 @@ func HandleRaw(id uint32, fn func(c *Context, m *zmsg.Message) error, opts ...Ha
 	if id == 0 {
 		t.err = errors.New("zactor: HandleRaw for message id 0: ids start at 1")
 	}
-	return newHandler(t, opts, func(c *Context) {
-		if err := fn(c, c.Message()); err != nil {
-			c.fail(err)
-			return
-		}
-		c.answer(0, nil)
-	})
+	return newHandler(t, opts, func(c *Context) error { return fn(c, c.Message()) })
 }
 
-func newHandler(t *types, opts []HandlerOption, call func(c *Context)) Handler {
-	h := Handler{call: call, types: t}
-	for _, o := range opts {
-		o(&h)
+func newHandler(t *types, opts []HandlerOption, call Func) Handler {
+	h := Handler{call: call, types: t, opts: &flagsOnly[0]}
+	if len(opts) == 0 {
+		return h
+	}
+	var o handlerOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.layers == nil {
+		h.opts = &flagsOnly[o.flags]
+	} else {
+		h.opts = &o
 	}
 	return h
 }
@@ -229,7 +244,7 @@ func adverts(hs []Handler) []zmsg.Advert {
 		if h.types.id == sessionClosedID {
 			continue // comes by actor id, never by routing
 		}
-		ad := zmsg.Advert{ID: h.types.id, Client: h.flags&fromClients != 0, Sharded: h.flags&sharded != 0}
+		ad := zmsg.Advert{ID: h.types.id, Client: h.has(fromClients), Sharded: h.has(sharded)}
 		if ad.Sharded {
 			ad.KeyField = h.types.key
 		}

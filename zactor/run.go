@@ -178,7 +178,7 @@ func (c *cell) message(x *Context, it *item) {
 	}
 	it.id = h.types.id
 	if m := it.msg; m != nil {
-		if m.Client && h.flags&fromClients == 0 {
+		if m.Client && !h.has(fromClients) {
 			c.drop(it, deadClientMark, zmsg.ErrNoRoute)
 			return
 		}
@@ -192,7 +192,11 @@ func (c *cell) message(x *Context, it *item) {
 		c.drop(it, deadCancelled, nil)
 		return
 	}
-	h.call(x)
+	if err := h.call(x); err != nil {
+		x.fail(err)
+	} else {
+		x.answer(0, nil) // if nobody has: one-way handlers, and middleware that went no further
+	}
 	if it.msg != nil {
 		it.msg.Release()
 		it.msg = nil
