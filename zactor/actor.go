@@ -81,12 +81,11 @@ func NotRun(err error) error {
 // handlerReply makes the reply that tells a handler's error. The end of a context is no word on what was done before it:
 // Unknown.
 func handlerReply(err error) zmsg.Reply {
-	var turned *notRunError
 	r := zmsg.ErrorReply(err)
-	var coded *zmsg.Error
-	isCoded := errors.As(err, &coded)
+	_, turned := errors.AsType[*notRunError](err)
+	isCoded := hasCode(err)
 	switch {
-	case errors.As(err, &turned):
+	case turned:
 		r.Outcome = zmsg.NotExecuted
 	case !isCoded && errors.Is(err, context.DeadlineExceeded):
 		r.Code, r.Outcome, r.Text = zmsg.CodeTimeout, zmsg.Unknown, "the handler ran out of time"
@@ -99,6 +98,6 @@ func handlerReply(err error) zmsg.Reply {
 }
 
 func hasCode(err error) bool {
-	var coded *zmsg.Error
-	return errors.As(err, &coded)
+	_, ok := errors.AsType[*zmsg.Error](err)
+	return ok
 }

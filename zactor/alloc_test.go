@@ -11,6 +11,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zactor/internal/testpb"
+	"zgame/zmetrics"
 )
 
 // The budgets of the hot paths; the race detector allocates by itself.
@@ -48,6 +49,45 @@ func TestAllocations(t *testing.T) {
 	} {
 		if got := testing.AllocsPerRun(2000, c.f); got > c.max {
 			t.Errorf("%s: %v allocations, want at most %v", c.name, got, c.max)
+		}
+	}
+}
+
+// Middleware allocates when an actor is made, not when it has a message.
+func TestMiddlewareAllocations(t *testing.T) {
+	through := func(_ zactor.HandlerInfo, next zactor.Func) zactor.Func {
+		return func(c *zactor.Context) error { return next(c) }
+	}
+	note, ping, pong := &testpb.Note{}, &testpb.Ping{}, &testpb.Pong{}
+	for _, c := range []struct {
+		name string
+		mw   []zactor.Middleware
+	}{
+		{"three", []zactor.Middleware{through, through, through}},
+		{"recover", []zactor.Middleware{zactor.Recover()}},
+		{"measure", []zactor.Middleware{zactor.Measure(zmetrics.NewHandlers(nil))}},
+		{"trace", []zactor.Middleware{zactor.Trace(nil)}},
+		{"limit", []zactor.Middleware{zactor.Limit(1e9, 1e9)}},
+		{"limited", []zactor.Middleware{zactor.Limit(1e-9, 1)}},
+		{"require user", []zactor.Middleware{zactor.RequireUser()}},
+	} {
+		g := newGroup(t, func(cfg *zactor.Config) { cfg.Middleware = c.mw })
+		done := make(chan struct{}, 1)
+		ref := spawn(t, g, "", factory(
+			zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { done <- struct{}{}; return nil }),
+			zactor.Handle(func(*zactor.Context, *testpb.Ping) (*testpb.Pong, error) { return pong, nil }),
+		))
+		tell := func() { _ = ref.Tell(note); <-done }
+		ask := func() { _, _ = zactor.Ask[testpb.Pong](context.Background(), ref, ping) }
+		asks := 0.0
+		if c.name == "limited" {
+			tell, asks = func() {}, 1 // the error of whoever asked
+		}
+		if got := testing.AllocsPerRun(2000, tell); got > 0 {
+			t.Errorf("%s: a tell costs %v allocations, want none", c.name, got)
+		}
+		if got := testing.AllocsPerRun(2000, ask); got > asks {
+			t.Errorf("%s: an ask costs %v allocations, want %v", c.name, got, asks)
 		}
 	}
 }

@@ -294,6 +294,31 @@ func BenchmarkSpawn(b *testing.B) {
 	})
 }
 
+// What an actor costs whose group has three layers of middleware.
+func BenchmarkSpawnMiddleware(b *testing.B) {
+	for _, handlers := range []int{1, 10} {
+		b.Run("handlers="+strconv.Itoa(handlers), func(b *testing.B) {
+			b.ReportAllocs()
+			g := newGroup(b, func(c *zactor.Config) {
+				c.Middleware = []zactor.Middleware{zactor.Measure(zmetrics.NewHandlers(nil)), zactor.Recover(), zactor.Limit(1e9, 1e9)}
+			})
+			var h []zactor.Handler
+			for i := range handlers {
+				h = append(h, zactor.HandleRaw(990100+uint32(i), func(*zactor.Context, *zmsg.Message) error { return nil }))
+			}
+			f := func() zactor.Actor { return &plain{h} }
+			n := 0
+			b.ResetTimer()
+			for b.Loop() {
+				if _, err := g.Spawn(strconv.Itoa(n), f); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+		})
+	}
+}
+
 // plain is an actor without hooks.
 type plain struct{ handlers []zactor.Handler }
 

@@ -22,6 +22,8 @@
 //   - What no handler runs for is a dead letter, with a reason and a counter; whoever asked is told.
 //   - A panic is contained: the asker learns CodePanicked, the actor starts again with fresh state from its factory and goes
 //     on with the messages that wait, as its Policy allows; then it is gone everywhere.
+//   - Middleware is around handlers, for the group (Config.Middleware) or for one (With): Recover, Measure, Trace, Limit,
+//     RequireUser, or a function of one's own. A message costs nothing for layers that are not there.
 //   - OnStop runs once. A stop is never taken for a crash.
 //   - A client can reach only handlers that are marked FromClients.
 //   - Values are shared within a process: a message is not changed after it was sent, an answer neither.
