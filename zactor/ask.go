@@ -130,6 +130,9 @@ func gaveUp(ctx context.Context, out zmsg.Outcome) error {
 
 // call sends a request for a handler that waits.
 func (c *Context) call(to Ref, req proto.Message) (*future, error) {
+	if c.maySuspend() {
+		return c.callReentrant(to, req)
+	}
 	g := c.cell.g
 	f := g.futures.get()
 	deadline := c.until()

@@ -41,11 +41,12 @@ type cell struct {
 // extra is what only some actors need.
 type extra struct {
 	// Owned by the turn.
-	timers  timerList
-	history []time.Time // failures
-	watches map[*watch]struct{}
-	chain   []uint64 // {uid of the actor}: the chain of a request it makes on its own
-	parked  *barrier // a shutdown waits for the pending continuations
+	timers    timerList
+	history   []time.Time // failures
+	watches   map[*watch]struct{}
+	suspended map[*suspension]struct{} // handlers that wait in Call
+	chain     []uint64                 // {uid of the actor}: the chain of a request it makes on its own
+	parked    *barrier                 // a shutdown waits for the pending continuations
 
 	// Set at construction.
 	parent *cell
@@ -55,12 +56,15 @@ type extra struct {
 	children map[*cell]struct{}
 	watchers map[*watch]struct{} // of actors of this group and of others
 	deferred map[*deferral]struct{}
+	idle     ClockTimer      // see WithIdle
+	lastWork time.Time       // when the actor ran out of work after a message; only with WithIdle
 	ctx      context.Context //nolint:containedctx // the actor's life, given to handlers by Context.Context
 	cancel   context.CancelCauseFunc
 	gone     chan struct{} // closed when the actor is gone
 	held     ClockTimer    // the actor waits to be restarted, with no goroutine
 	waiting  *future       // what the handler waits for, and the token
 	token    uint64
+	cut      int  // messages that its end has cut
 	severed  bool // the shutdown has cut the actor off: its handler must not wait any more
 }
 

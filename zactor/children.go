@@ -79,7 +79,7 @@ func (c *cell) childrenInOrder() []*cell {
 
 // endChildren stops the children, the youngest first, and waits until they are gone. With cut what their handlers wait for
 // ends as well: a parent that restarts holds messages that a child may be waiting for.
-func (c *cell) endChildren(x *Context, cut bool) {
+func (c *cell) endChildren(cut bool) {
 	why := c.reason()
 	if why != StopShutdown {
 		why = StopParent

@@ -34,6 +34,7 @@ type Context struct {
 	now    time.Time    // of the batch, see batchTime
 	batch  []item       // what the goroutine works on
 	next   int          // index of the first item of the batch that is not begun
+	susp   *suspension  // this goroutine is a suspended handler's, see reentrant.go
 	goexit *crash       // hands a crash from a goroutine that is ending to the next
 	none   item         // see nothing
 }
@@ -68,7 +69,7 @@ func (c *Context) endTurn() {
 func (c *Context) clean() *Context {
 	c.endTurn()
 	c.cell, c.it, c.worked, c.now = nil, nil, 0, time.Time{}
-	c.batch, c.next, c.none = nil, 0, item{}
+	c.batch, c.next, c.none, c.susp = nil, 0, item{}, nil
 	return c
 }
 

@@ -94,8 +94,9 @@ func (c *cell) terminate(x *Context) {
 	c.in, c.batch, c.taken = nil, 0, nil
 	c.mu.Unlock()
 	cut := c.discard(x.batch[x.next:]) + c.discard(in)
+	c.endSuspended()
 	x.batch, x.next = nil, 0
-	c.endChildren(x, false)
+	c.endChildren(false)
 	c.onStop(x, c.reason())
 	c.finish(x, cut)
 }
@@ -122,6 +123,10 @@ func (c *cell) finish(x *Context, cut int) {
 	c.removed = true
 	if e := c.extra.Load(); e != nil {
 		watchers, e.watchers, e.lane = e.watchers, nil, nil
+		e.cut = cut
+		if e.idle != nil {
+			e.idle.Stop()
+		}
 		if e.cancel != nil {
 			e.cancel(zmsg.ErrStopped)
 		}

@@ -32,7 +32,8 @@ type future struct {
 	epoch uint32                          // the instance of the actor that waits
 	head  *zmsg.Message                   // what the handler was about, nil if nothing; goes into the item
 	from  *cell                           // its sender
-	then  func(c *Context, r *zmsg.Reply) // runs in the actor's turn
+	then  func(c *Context, r *zmsg.Reply) // runs in the actor's turn; nil for a Call of a reentrant actor
+	susp  *suspension                     // the handler that waits there; owned by the actor's turn
 }
 
 // futureShards spreads the free lists, so that askers do not queue for one mutex.
@@ -164,7 +165,7 @@ func (f *future) done() {
 // put gives f back; it must be closed, and its outcome used.
 func (f *future) put() {
 	f.reply = zmsg.Reply{}
-	f.cell, f.then, f.head, f.from = nil, nil, nil, nil
+	f.cell, f.then, f.head, f.from, f.susp = nil, nil, nil, nil, nil
 	if cap(f.buf) > keptBody {
 		f.buf = nil
 	}

@@ -111,14 +111,14 @@ func (c *cell) step(m *Manual) {
 		x.batch = slices.Clone(c.in[:n]) // of a queue that is touched one by one
 		c.in = slices.Delete(c.in, 0, n)
 		x.taken.Store(0)
-		c.mailbox.batch, c.mailbox.taken = n, &x.taken
+		c.batch, c.taken = n, &x.taken
 	}
 	c.mu.Unlock()
 	if !c.work(x) {
 		return
 	}
 	c.mu.Lock()
-	c.mailbox.batch, c.mailbox.taken = 0, nil
+	c.batch, c.taken = 0, nil
 	c.worked += x.worked
 	more := len(c.in) > 0 || c.signal.Load() != 0
 	if !more {

@@ -1,8 +1,6 @@
 package zactor
 
 import (
-	"context"
-
 	"google.golang.org/protobuf/proto"
 
 	"zgame/zmsg"
@@ -80,19 +78,6 @@ func (r Ref) Deliver(m *zmsg.Message) error {
 		return zmsg.ErrDraining
 	default:
 		return c.deliver(m)
-	}
-}
-
-// StopWait is Group.Stop, then waits until the actor has gone or ctx ends. An actor must not wait for its own end.
-func (g *Group) StopWait(ctx context.Context, ref Ref) error {
-	if err := g.Stop(ref); err != nil {
-		return err
-	}
-	select {
-	case <-ref.cell.gone():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

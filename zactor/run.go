@@ -44,6 +44,9 @@ func (c *cell) turns(x *Context) {
 			yielded = true
 			continue
 		default:
+			if c.opts != nil && c.opts.idle > 0 && x.worked > 0 {
+				c.extra.Load().lastWork = c.g.clock.Now()
+			}
 			c.idleLocked(&c.g.buffers)
 			c.worked += x.worked
 			c.mu.Unlock()
@@ -69,6 +72,10 @@ func (c *cell) work(x *Context) bool {
 	begun := x.next
 	for {
 		crash := c.span(x)
+		if x.susp != nil {
+			c.giveBack(x, crash)
+			return false
+		}
 		if crash == nil && c.reason() == 0 {
 			break
 		}
@@ -105,17 +112,15 @@ func (c *cell) span(x *Context) (caught *crash) {
 		if v != nil {
 			return
 		}
+		if x.susp != nil {
+			c.giveBack(x, caught)
+			return
+		}
 		// Goexit: this goroutine is ending, the rest goes on in another.
 		x.goexit = caught
 		go c.resume(x) // owned by the cell, in place of this one
 	}()
-	for {
-		if c.signal.Load() != 0 && !c.attend(x) {
-			break
-		}
-		if x.next >= len(x.batch) {
-			break
-		}
+	for (c.signal.Load() == 0 || c.attend(x)) && x.next < len(x.batch) {
 		it := &x.batch[x.next]
 		if x.next&(takenStep-1) == 0 {
 			x.taken.Store(int32(x.next + 1))
@@ -197,6 +202,7 @@ func (c *cell) message(x *Context, it *item) {
 	} else {
 		x.answer(0, nil) // if nobody has: one-way handlers, and middleware that went no further
 	}
+	it = x.it // another one in a reentrant actor
 	if it.msg != nil {
 		it.msg.Release()
 		it.msg = nil
@@ -209,8 +215,18 @@ var expired error = &zmsg.Error{Code: zmsg.CodeTimeout, Outcome: zmsg.NotExecute
 func (c *cell) outcome(x *Context, it *item) {
 	f := it.value.(*future)
 	c.pending--
+	if s := f.susp; s != nil {
+		c.endOutcome(nil, it)
+		if s.f == f {
+			c.lend(s)
+		} else {
+			f.put()
+		}
+		return
+	}
 	if f.epoch == c.epoch {
 		f.then(x, &f.reply)
+		it = x.it // another one in a reentrant actor
 	} else {
 		c.g.deadLetter(c, it, deadStale)
 	}
@@ -219,7 +235,9 @@ func (c *cell) outcome(x *Context, it *item) {
 
 // endOutcome gives back what an outcome held.
 func (c *cell) endOutcome(f *future, it *item) {
-	f.put()
+	if f != nil {
+		f.put()
+	}
 	if it.msg != nil {
 		it.msg.Release()
 		it.msg = nil

@@ -109,9 +109,9 @@ func (g *Group) settle(ctx context.Context, cells []*cell) (again bool) {
 		b.mu.Unlock()
 		c.mu.Lock()
 		idle := !c.running && len(c.in) == 0 && c.pending == 0
-		busy := c.worked != 0
-		if idle {
-			c.worked = 0
+		busy := false
+		if idle { // else worked is the turn's
+			busy, c.worked = c.worked != 0, 0
 		}
 		c.mu.Unlock()
 		if idle {

@@ -27,13 +27,13 @@ func (c *cell) halt(why Reason) {
 // called in the actor's turn; a panic in it is the actor's.
 type laneItem interface{ run(x *Context) }
 
-// pushLane puts it into the lifecycle lane; false for an actor that is gone. Its length is bounded by what the actor watches, its
+// pushLane puts it into the lifecycle lane; an actor that is gone has no use for it. Its length is bounded by what the actor watches, its
 // children and its one idle timer.
-func (c *cell) pushLane(it laneItem) bool {
+func (c *cell) pushLane(it laneItem) {
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
-		return false
+		return
 	}
 	x := c.more()
 	x.lane = append(x.lane, it)
@@ -44,7 +44,6 @@ func (c *cell) pushLane(it laneItem) bool {
 	if start {
 		c.wake()
 	}
-	return true
 }
 
 // nextInLane takes the oldest item of the lane, nil if there is none.

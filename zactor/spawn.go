@@ -1,8 +1,11 @@
 package zactor
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"zgame/zmsg"
 )
@@ -11,10 +14,12 @@ import (
 type SpawnOption func(*spawnOptions)
 
 type spawnOptions struct {
-	mailbox int
-	policy  *Policy
-	typ     string
-	private bool
+	mailbox   int
+	policy    *Policy
+	typ       string
+	private   bool
+	reentrant bool
+	idle      time.Duration
 }
 
 // WithMailbox is how many messages may wait for the actor; the next is refused with ErrBusy.
@@ -45,6 +50,12 @@ func (g *Group) Spawn(name string, factory func() Actor, opts ...SpawnOption) (R
 }
 
 func (g *Group) spawn(parent *cell, name string, factory func() Actor, opts []SpawnOption) (Ref, error) {
+	ref, _, err := g.trySpawn(parent, name, factory, opts)
+	return ref, err
+}
+
+// trySpawn is spawn; taken says that the name is in use.
+func (g *Group) trySpawn(parent *cell, name string, factory func() Actor, opts []SpawnOption) (ref Ref, taken bool, err error) {
 	c := &cell{g: g, name: name, factory: factory}
 	c.limit = int32(g.cfg.Mailbox)
 	if len(opts) > 0 {
@@ -53,7 +64,7 @@ func (g *Group) spawn(parent *cell, name string, factory func() Actor, opts []Sp
 			o(c.opts)
 		}
 		if err := c.opts.validate(); err != nil {
-			return Ref{}, err
+			return Ref{}, false, err
 		}
 		if n := c.opts.mailbox; n > 0 {
 			c.limit = int32(n)
@@ -62,18 +73,21 @@ func (g *Group) spawn(parent *cell, name string, factory func() Actor, opts []Sp
 	c.run = c.loop
 	c.running = true // until it has started: senders must not start the goroutine
 	if err := g.add(c, parent); err != nil {
-		return Ref{}, err
+		return Ref{}, errors.Is(err, ErrExists), err
 	}
 	if err := c.start(); err != nil {
-		return Ref{}, fmt.Errorf("zactor: starting %q: %w", name, err)
+		return Ref{}, false, fmt.Errorf("zactor: starting %q: %w", name, err)
 	}
-	return Ref{cell: c}, nil
+	return Ref{cell: c}, false, nil
 }
 
 func (o *spawnOptions) validate() error {
 	var errs []error
 	if o.mailbox < 0 || o.mailbox > maxMailbox {
 		errs = append(errs, fmt.Errorf("zactor: WithMailbox(%d): want 1 to %d", o.mailbox, maxMailbox))
+	}
+	if o.idle < 0 {
+		errs = append(errs, fmt.Errorf("zactor: WithIdle(%v): want a positive duration", o.idle))
 	}
 	if o.policy != nil {
 		errs = append(errs, o.policy.validate())
@@ -119,7 +133,7 @@ func (c *cell) start() (err error) {
 		}
 		if !started {
 			c.halt(StopFailed)
-			c.endChildren(x, true)
+			c.endChildren(true)
 			c.finish(x, 0)
 		}
 	}()
@@ -146,6 +160,7 @@ func (c *cell) start() (err error) {
 	}
 	started = true
 	c.g.cfg.Metrics.Spawned.Inc()
+	c.armIdle()
 	c.mu.Lock()
 	work := len(c.in) > 0 || c.signal.Load() != 0
 	c.running = work
@@ -156,30 +171,59 @@ func (c *cell) start() (err error) {
 	return nil
 }
 
-// Stop asks an actor of this group to stop after its current message: OnStop runs, messages that wait are answered with
-// ErrStopped. It does not wait, see StopWait, and may be called from the actor itself. Stopping twice is no fault.
-// Errors: ErrUnknownActor for a ref that names no actor of this group, or none any more.
-func (g *Group) Stop(ref Ref) error {
-	c := ref.cell
-	if c == nil || c.g != g || g.table.get(c.id) != c {
-		return zmsg.ErrUnknownActor
+// Ensure returns the actor of the name, or spawns it: of many callers at once one spawns, and all get the same actor. One that is
+// ending is waited for, until ctx ends; one that is starting is returned: messages to it wait. Errors as Spawn, and
+// the cause of ctx.
+func (g *Group) Ensure(ctx context.Context, name string, factory func() Actor, opts ...SpawnOption) (Ref, error) {
+	if name == "" {
+		return Ref{}, errors.New("zactor: Ensure needs a name")
 	}
-	c.stop(StopRequested)
-	return nil
+	for {
+		ref, there := g.Lookup(name)
+		if !there {
+			ref, taken, err := g.trySpawn(nil, name, factory, opts)
+			if !taken {
+				return ref, err
+			}
+			continue
+		}
+		if !ref.cell.ending() {
+			return ref, nil
+		}
+		if !g.awaitOr(ref.cell.gone(), ctx.Done()) {
+			return Ref{}, fmt.Errorf("zactor: waiting for the end of the actor %q: %w", name, context.Cause(ctx))
+		}
+	}
 }
 
-// StopDrained asks an actor to stop when it has handled what waits now. Errors as Stop.
-func (g *Group) StopDrained(ref Ref) error {
-	c := ref.cell
-	if c == nil || c.g != g || g.table.get(c.id) != c {
-		return zmsg.ErrUnknownActor
-	}
+// ending reports whether the actor takes no messages any more.
+func (c *cell) ending() bool {
 	c.mu.Lock()
-	if c.closed == nil {
-		c.closed = zmsg.ErrStopped
+	defer c.mu.Unlock()
+	return c.closed != nil || c.reason() != 0
+}
+
+// Spec is one actor of SpawnAll; the fields are Spawn's arguments.
+type Spec struct {
+	Name    string
+	New     func() Actor
+	Options []SpawnOption
+}
+
+// SpawnAll starts actors that belong together, in order: all of them or none. When one does not start, those before it are
+// stopped, the last one first, each gone before the next is stopped; then the error is returned.
+func (g *Group) SpawnAll(specs ...Spec) ([]Ref, error) {
+	refs := make([]Ref, 0, len(specs))
+	for _, s := range specs {
+		ref, err := g.Spawn(s.Name, s.New, s.Options...)
+		if err != nil {
+			for _, started := range slices.Backward(refs) {
+				started.cell.stop(StopRequested)
+				g.await(started.cell.gone())
+			}
+			return nil, err
+		}
+		refs = append(refs, ref)
 	}
-	c.mu.Unlock()
-	c.unannounce()
-	_ = c.pushControl(&item{kind: itemStop}) // refused by an actor that has ended meanwhile: that is what was wanted
-	return nil
+	return refs, nil
 }

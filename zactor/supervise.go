@@ -51,6 +51,7 @@ func (e *EscalatedError) Unwrap() error { return e.Cause }
 type crash struct {
 	value any
 	stack []byte // nil if nobody reads the log
+	told  bool   // mourned already
 }
 
 // cause is the crash as an error.
@@ -65,6 +66,10 @@ func (c *cell) caught(v any) *crash {
 	if v == nil {
 		v = errGoexit
 	}
+	if h, ok := v.(handedOn); ok {
+		h.crash.told = true
+		return h.crash
+	}
 	k := &crash{value: v}
 	if _, child := v.(*EscalatedError); !child && c.g.log.Enabled(context.Background(), slog.LevelError) {
 		k.stack = debug.Stack()
@@ -75,7 +80,10 @@ func (c *cell) caught(v any) *crash {
 // failed deals with a panic: whoever asked learns it at once, the policy decides on what follows. It returns false when
 // this goroutine has nothing more to do with the actor: it is gone, or held until its restart.
 func (c *cell) failed(x *Context, k *crash) bool {
-	c.mourn(x, k)
+	if !k.told {
+		c.mourn(x, k)
+	}
+	x.endTurn()
 	cause := k.cause()
 	v := c.verdict(cause)
 	if v.do == Resume {
@@ -108,7 +116,7 @@ func (c *cell) verdict(cause error) (v verdict) {
 	return v
 }
 
-var panickedBefore error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the actor panicked before it replied"}
+var errPanickedFirst error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the actor panicked before it replied"}
 
 // supervise does what the policy decided after a failure that is not resumed.
 func (c *cell) supervise(x *Context, cause error, v verdict) bool {
@@ -130,8 +138,8 @@ func (c *cell) supervise(x *Context, cause error, v verdict) bool {
 		if !dropped {
 			dropped = true
 			c.onRestart(x, cause)
-			c.endChildren(x, true)
-			c.endInstance(panickedBefore)
+			c.endChildren(true)
+			c.endInstance(errPanickedFirst)
 		}
 		if v.delay > 0 {
 			c.hold(x, v.delay)
@@ -212,7 +220,7 @@ func (c *cell) instance(x *Context) error {
 	}
 	if err != nil {
 		c.g.log.Error("actor did not restart", "actor", c.id, "name", c.name, "err", err)
-		c.endChildren(x, true)
+		c.endChildren(true)
 		c.endInstance(zmsg.ErrStopped)
 		return err
 	}
@@ -223,6 +231,7 @@ func (c *cell) instance(x *Context) error {
 
 // endInstance ends what belongs to the present instance: timers, watches, promised replies; continuations become stale.
 func (c *cell) endInstance(err error) {
+	c.endSuspended()
 	c.epoch++
 	x := c.extra.Load()
 	if x == nil {
