@@ -26,6 +26,11 @@ func TestAllocations(t *testing.T) {
 	front := spawn(t, g, "", factory(zactor.Handle(func(c *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {
 		return zactor.Call[testpb.Pong](c, ref, p)
 	})))
+	dice := spawn(t, g, "", factory(zactor.HandleTell(func(c *zactor.Context, _ *testpb.Note) error {
+		_ = c.Rand().Uint64()
+		done <- struct{}{}
+		return nil
+	})))
 	deadline, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	ask := func(ctx context.Context, to zactor.Ref) func() {
@@ -41,6 +46,7 @@ func TestAllocations(t *testing.T) {
 		f    func()
 	}{
 		{"tell", 0, func() { _ = ref.Tell(note); <-done }},
+		{"tell, and a random number", 1, func() { _ = dice.Tell(note); <-done }},
 		{"ask", 0, ask(context.Background(), ref)},
 		{"ask with a deadline", 0, ask(deadline, ref)},
 		{"ask, and ask from the handler", 1, ask(context.Background(), front)},

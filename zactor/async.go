@@ -32,7 +32,7 @@ func Async[T any](c *Context, work func(ctx context.Context) (T, error), fn func
 		}()
 		result, err = work(ctx)
 	}
-	if !c.cell.g.jobs.add(job) {
+	if !c.cell.g.addJob(job) {
 		cancel()
 		f.close(token)
 		if f.head != nil {
@@ -43,6 +43,13 @@ func Async[T any](c *Context, work func(ctx context.Context) (T, error), fn func
 		return zmsg.ErrBusy
 	}
 	return nil
+}
+
+func (g *Group) addJob(job func()) bool {
+	if g.manual != nil {
+		return g.manual.addJob(job, g.cfg.AsyncQueue)
+	}
+	return g.jobs.add(job)
 }
 
 func (c *Context) workContext() (context.Context, context.CancelFunc) {

@@ -47,6 +47,8 @@ type extra struct {
 	suspended map[*suspension]struct{} // handlers that wait in Call
 	chain     []uint64                 // {uid of the actor}: the chain of a request it makes on its own
 	parked    *barrier                 // a shutdown waits for the pending continuations
+	seed      uint64                   // of the instance's Rand, 0 until asked for
+	draws     uint64                   // turns of the instance that have asked for it
 
 	// Set at construction.
 	parent *cell

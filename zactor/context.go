@@ -25,6 +25,7 @@ type Context struct {
 	used     bool
 	reply    zmsg.Reply // scratch: a reply is valid only during Reply, so one is enough
 	deferred bool       // the reply slot was taken by Defer
+	drawn    bool       // Rand has been started for this turn
 	turn     *turnContext
 	trace    zmsg.TraceID // that Trace has started, for a message that is a bare value
 
@@ -37,6 +38,7 @@ type Context struct {
 	susp   *suspension  // this goroutine is a suspended handler's, see reentrant.go
 	goexit *crash       // hands a crash from a goroutine that is ending to the next
 	none   item         // see nothing
+	random *turnRand    // nil until a turn asks for it; stays in the pool
 }
 
 // nothing is the item of a turn that is about no message.
@@ -62,7 +64,7 @@ func (c *Context) endTurn() {
 	}
 	c.reply = zmsg.Reply{}
 	c.trace = zmsg.TraceID{}
-	c.deferred, c.used = false, false
+	c.deferred, c.drawn, c.used = false, false, false
 }
 
 // clean makes c fit for the pool.

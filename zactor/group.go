@@ -51,6 +51,10 @@ type Config struct {
 	// stay those of package time.
 	Clock Clock
 
+	// Seed, if set, makes Context.Rand of each actor the same in each run: for tests and simulation. Defaults to a random
+	// seed for each instance.
+	Seed uint64
+
 	// Routes is told about actors with handlers. Without it nobody routes to them by message id.
 	Routes Routes
 	// Sessions is the way to clients. Without it such calls fail with zmsg.ErrUnavailable.

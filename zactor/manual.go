@@ -26,16 +26,24 @@ func NewManual(cfg Config) (*Group, *Manual, error) {
 	return g, m, err
 }
 
+// Manual returns what steps the group's actors; nil if they have goroutines.
+func (g *Group) Manual() *Manual { return g.manual }
+
 func (m *Manual) add(c *cell) {
 	m.mu.Lock()
 	m.ready = append(m.ready, c)
 	m.mu.Unlock()
 }
 
-func (m *Manual) addJob(job func()) {
+// addJob lets job be run, or returns false when too many wait.
+func (m *Manual) addJob(job func(), limit int) bool {
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.jobs) >= limit {
+		return false
+	}
 	m.jobs = append(m.jobs, job)
-	m.mu.Unlock()
+	return true
 }
 
 // Ready returns the actors that have something to do, in the order in which they got it.
@@ -47,6 +55,13 @@ func (m *Manual) Ready() []Ref {
 		out = append(out, Ref{cell: c})
 	}
 	return out
+}
+
+// Jobs returns how many pieces of work of Async wait to be run.
+func (m *Manual) Jobs() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.jobs)
 }
 
 // Step lets the actor handle one thing: a message, a timer, a continuation, or what its lifecycle lane holds. It reports false when

@@ -241,6 +241,7 @@ func (c *cell) endInstance(err error) {
 	owed := x.deferred
 	x.deferred = nil
 	c.mu.Unlock()
+	x.seed, x.draws = 0, 0
 	x.timers.endAll()
 	for w := range x.watches {
 		w.end()

@@ -17,21 +17,28 @@ const Bound = 20 * time.Second
 // NewGroup makes a group that is shut down at the end of the test. What the shutdown has to cut fails the test.
 func NewGroup(tb testing.TB, cfg zactor.Config) *zactor.Group {
 	tb.Helper()
-	if cfg.Node.IsZero() {
-		cfg.Node = zmsg.NodeRef{ID: "test", Epoch: 1}
-	}
-	g, err := zactor.NewGroup(cfg)
+	g, err := zactor.NewGroup(withNode(cfg))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), Bound)
-		defer cancel()
-		if err := g.Shutdown(ctx); err != nil {
-			tb.Errorf("shutdown of the test's group: %v", err)
-		}
-	})
+	tb.Cleanup(func() { shutDown(tb, g) })
 	return g
+}
+
+func withNode(cfg zactor.Config) zactor.Config {
+	if cfg.Node.IsZero() {
+		cfg.Node = zmsg.NodeRef{ID: "test", Epoch: 1}
+	}
+	return cfg
+}
+
+func shutDown(tb testing.TB, g *zactor.Group) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Bound)
+	defer cancel()
+	if err := g.Shutdown(ctx); err != nil {
+		tb.Errorf("shutdown of the test's group: %v", err)
+	}
 }
 
 // Got is a message that a probe has received.
@@ -52,9 +59,10 @@ func (g Got) Fail(err error) bool { return g.reply.Fail(err) }
 
 // Probe is an actor whose messages a test takes one by one, and answers when it likes.
 type Probe struct {
-	tb  testing.TB
-	ref zactor.Ref
-	got chan Got
+	tb     testing.TB
+	ref    zactor.Ref
+	got    chan Got
+	manual *zactor.Manual // nil: the group's actors have goroutines
 }
 
 // Expected names a type of message that a probe takes.
@@ -79,7 +87,7 @@ const probeQueue = 1024
 // NewProbe starts a probe of the name in g.
 func NewProbe(tb testing.TB, g *zactor.Group, name string, types ...Expected) *Probe {
 	tb.Helper()
-	p := &Probe{tb: tb, got: make(chan Got, probeQueue)}
+	p := &Probe{tb: tb, got: make(chan Got, probeQueue), manual: g.Manual()}
 	ref, err := g.Spawn(name, func() zactor.Actor { return &probeActor{p, types} })
 	if err != nil {
 		tb.Fatal(err)
@@ -104,9 +112,16 @@ func (a *probeActor) Handlers() []zactor.Handler {
 // Ref returns the probe's ref.
 func (p *Probe) Ref() zactor.Ref { return p.ref }
 
-// Next waits for the next message.
+// Next waits for the next message. In a group that is stepped by hand it steps until there is one, and does not wait.
 func (p *Probe) Next() Got {
 	p.tb.Helper()
+	if p.manual != nil {
+		for len(p.got) == 0 && p.manual.Next() {
+		}
+		if len(p.got) == 0 {
+			p.tb.Fatalf("no message came to the probe %v, and no actor has anything left to do", p.ref)
+		}
+	}
 	late := time.NewTimer(Bound)
 	defer late.Stop()
 	select {
@@ -132,7 +147,7 @@ func Receive[Q any, PQ interface {
 	return m, g
 }
 
-// None reports what waits though nothing should: it ends the test when a message has come.
+// None reports what waits though nothing should: it ends the test when a message has come to the probe so far.
 func (p *Probe) None() {
 	p.tb.Helper()
 	select {
