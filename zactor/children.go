@@ -40,7 +40,7 @@ func (c *cell) adopt(p *cell) bool {
 	x := p.more()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.dead {
+	if p.dead || p.reason() != 0 {
 		return false
 	}
 	if x.children == nil {

@@ -64,7 +64,7 @@ func (p *peers) unwatch(w *watch) {
 	there := take(p.ours, addr.Node, w.id) != nil
 	p.mu.Unlock()
 	if there {
-		_ = p.g.cfg.Watches.Unwatch(addr, w.id) // lost: its Down finds nobody
+		_ = p.g.cfg.Watches.Unwatch(addr, w.id) // fails for a node that is gone: it has forgotten the watch
 	}
 }
 
@@ -94,7 +94,7 @@ func (g *Group) PeerWatch(from zmsg.NodeRef, id, actor uint64) {
 	}
 	c := g.table.get(actor)
 	if c == nil {
-		_ = g.cfg.Watches.Down(from, id, UnknownActor) // lost: the other node asks again, see Rewatch
+		_ = g.cfg.Watches.Down(from, id, UnknownActor) // fails for a node that is gone: it has forgotten the watch
 		return
 	}
 	p := g.peers
@@ -139,31 +139,19 @@ func (g *Group) PeerLost(node zmsg.NodeRef) {
 	}
 }
 
-// Rewatch asks a node once more for all watches on its actors: after messages to or from it may have been lost. An actor that has
-// ended meanwhile is told as Down with UnknownActor.
-func (g *Group) Rewatch(node zmsg.NodeRef) {
-	p := g.peers
-	p.mu.Lock()
-	again := make([]*watch, 0, len(p.ours[node]))
-	for _, w := range p.ours[node] {
-		again = append(again, w)
-	}
-	p.mu.Unlock()
-	for _, w := range again {
-		if g.cfg.Watches.Watch(w.of.Address(), w.id) != nil {
-			p.down(node, w.id, LostNode)
-		}
-	}
-}
-
-// PeersWatched returns the nodes on whose actors there are watches.
+// PeersWatched returns the nodes with which there are watches, either way: those of which PeerLost must tell.
 func (g *Group) PeersWatched() []zmsg.NodeRef {
 	p := g.peers
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]zmsg.NodeRef, 0, len(p.ours))
+	out := make([]zmsg.NodeRef, 0, len(p.ours)+len(p.theirs))
 	for node := range p.ours {
 		out = append(out, node)
+	}
+	for node := range p.theirs {
+		if p.ours[node] == nil {
+			out = append(out, node)
+		}
 	}
 	return out
 }

@@ -65,7 +65,7 @@ func (c *cell) watchedBy(w *watch) {
 	x := c.more()
 	c.mu.Lock()
 	removed := c.removed
-	if !removed {
+	if !removed && !w.ended.Load() { // a watch of another node may have been taken back meanwhile
 		if x.watchers == nil {
 			x.watchers = make(map[*watch]struct{})
 		}
@@ -88,7 +88,7 @@ func (w *watch) down(why Reason) {
 	}
 	g := w.of.cell.g
 	g.peers.forget(w)
-	_ = g.cfg.Watches.Down(w.peer, w.id, why) // lost: the other node asks again, see Group.Rewatch
+	_ = g.cfg.Watches.Down(w.peer, w.id, why) // fails for a node that is gone: it has forgotten the watch
 }
 
 // end takes the watch back.
@@ -96,7 +96,7 @@ func (w *watch) end() {
 	w.ended.Store(true)
 	switch c := w.of.cell; {
 	case c != nil:
-		x := c.extra.Load()
+		x := c.more() // also of one that is not registered yet
 		c.mu.Lock()
 		delete(x.watchers, w)
 		c.mu.Unlock()
@@ -125,8 +125,9 @@ func (d downItem) run(x *Context) {
 	d.w.fn(x, Down{Ref: d.w.of, Reason: d.why})
 }
 
-// Watches carries watches between nodes; znode makes it of the Link. Its methods do not block. A lost message is made
-// up for by the caller of Group.PeerLost and Group.Rewatch.
+// Watches carries watches between nodes; znode makes it of the Link. Its methods do not block. What they took arrives,
+// perhaps more than once, or the node is gone: then whoever implements it calls Group.PeerLost. An error says that it is
+// gone already.
 type Watches interface {
 	// Watch asks target's node to tell this one when the actor ends: its Group.PeerWatch, and later our Group.PeerDown.
 	Watch(target zmsg.Address, id uint64) error

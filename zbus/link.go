@@ -57,8 +57,9 @@ type Handlers struct {
 	Session func(e *zmsg.Envelope, from zmsg.NodeRef)
 	// Object gets a message for a stateful actor and owns m; e (Key, Version, Owner) is valid during the call only.
 	Object func(e *zmsg.Envelope, m *zmsg.Message)
-	// Control gets what nodes tell each other (SendControl). e is valid during the call only.
-	Control func(e *zmsg.Envelope, from zmsg.NodeRef)
+	// Control gets what nodes tell each other (SendControl). e is valid during the call only. It returns false for what is
+	// not of this wire, which the link counts and logs.
+	Control func(e *zmsg.Envelope, from zmsg.NodeRef) bool
 }
 
 const maxRequestsLimit = 1 << slotBits

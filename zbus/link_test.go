@@ -534,7 +534,7 @@ func TestOrderOverLanesAndGroups(t *testing.T) {
 		b := c.start(t, "b", zbus.Handlers{
 			Actor:   func(_ uint64, m *zmsg.Message) { arrived <- m.Seq; m.Release() },
 			Session: session,
-			Control: session,
+			Control: func(e *zmsg.Envelope, from zmsg.NodeRef) bool { session(e, from); return true },
 		})
 		a := c.start(t, "a", zbus.Handlers{Session: func(*zmsg.Envelope, zmsg.NodeRef) { t.Error("own publish came back") }})
 		other := c.start(t, "c", zbus.Handlers{})

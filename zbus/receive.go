@@ -302,7 +302,9 @@ func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.T
 		if e.ID == controlMissed {
 			l.missed(p, e.Seq, e.To)
 		} else if l.cfg.Handlers.Control != nil {
-			l.cfg.Handlers.Control(e, p.ref)
+			if !l.cfg.Handlers.Control(e, p.ref) {
+				return false
+			}
 		}
 	}
 	l.counts.in[e.Kind].Inc()

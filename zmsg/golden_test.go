@@ -115,6 +115,12 @@ func goldenBatches() []goldenBatch {
 			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_OBJECT, ID: 2001, Key: Key{Type: 2, Zone: 1, ID: "go"}, Version: 3,
 			Owner: NodeRef{ID: "node-2", Epoch: 78},
 		}}},
+		{"watch an actor, and no more", head, []Envelope{
+			{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL, ID: 17, Request: 3, To: 9},
+			{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL, ID: 18, Request: 3},
+		}},
+		{"a watched actor is down", head, []Envelope{{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL, ID: 19, Request: 3, Code: 2}}},
+		{"noted", head, []Envelope{{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL, ID: 20, Request: 3, Seq: 19}}},
 		{"several envelopes", BatchHead{From: head.From, Number: 1 << 50}, []Envelope{request, reply, request}},
 	}
 }

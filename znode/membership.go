@@ -90,6 +90,7 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 		n.link.Lost(l.Ref)
 		n.sessions.lost(l.Ref)
 	}
+	n.watches.prune()
 }
 
 // announceLoop writes the record after each change of the local table while the node serves; many changes at once are
@@ -117,21 +118,21 @@ func (n *Node) announceLoop(ctx context.Context) {
 	}
 }
 
-// gateState says what discovery knows about a gate's node. An epoch that the list cannot have seen yet is not gone.
-func (n *Node) gateState(gate zmsg.NodeRef) gateState {
+// nodeState says what discovery knows about a node. An epoch that the list cannot have seen yet is not gone.
+func (n *Node) nodeState(ref zmsg.NodeRef) nodeState {
 	s := n.snapshot.Load()
 	if s == nil {
-		return gateUnseen
+		return nodeUnseen
 	}
 	for i := range s.Nodes {
-		if s.Nodes[i].Ref == gate {
-			return gateAlive
+		if s.Nodes[i].Ref == ref {
+			return nodeAlive
 		}
 	}
-	if gate.Epoch > uint64(s.Revision) {
-		return gateUnseen
+	if ref.Epoch > uint64(s.Revision) {
+		return nodeUnseen
 	}
-	return gateGone
+	return nodeGone
 }
 
 // onActor takes a message for an actor from another node. What cannot be delivered is answered NotExecuted, so that
@@ -155,9 +156,11 @@ func (n *Node) onSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 	}
 }
 
-// onControl takes what nodes say to each other: how a session operation ended.
-func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) {
+// onControl takes what nodes say to each other: how a session operation ended, and watches of actors.
+func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	if e.ID == controlJoined {
 		n.sessions.joined(from, e)
+		return true
 	}
+	return n.watches.control(e, from)
 }

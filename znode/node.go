@@ -30,12 +30,15 @@ var (
 	_ zactor.Routes    = (*zroute.Local)(nil)
 	_ zactor.Router    = zroute.Router{}
 	_ zactor.Sessions  = (*sessions)(nil)
+	_ zactor.Watches   = (*watches)(nil)
 	_ zactor.Remote    = (*zbus.Link)(nil)
 	_ zroute.Target    = zactor.Ref{}
 	_ zroute.Sender    = (*zbus.Link)(nil)
 	_ zgate.Dispatcher = (*zroute.Dispatcher)(nil)
 	_ zgate.Groups     = (*zbus.Link)(nil)
 	_ sessionLink      = (*zbus.Link)(nil)
+	_ controlLink      = (*zbus.Link)(nil)
+	_ watchers         = (*zactor.Group)(nil)
 )
 
 // Config is what New needs.
@@ -72,6 +75,7 @@ type Node struct {
 	group      *zactor.Group
 	gate       *zgate.Gate
 	sessions   *sessions
+	watches    *watches
 	admin      *server
 	page       *server
 
@@ -213,6 +217,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.cancel()
 		n.loops.Wait()
 	}
+	n.watches.close()
 	// What is left is closed in any case, also when ctx is over.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)
 	defer cancel()
@@ -255,14 +260,16 @@ func (n *Node) wire(context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	n.sessions = newSessions(self, n.link, n.gateState)
+	n.sessions = newSessions(self, n.link, n.nodeState)
+	n.watches = newWatches(n.link, n.nodeState)
 	if n.group, err = zactor.NewGroup(zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
-		Routes: n.local, Sessions: n.sessions, Remote: n.link, Router: n.dispatcher.Router(),
+		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Router: n.dispatcher.Router(),
 	}); err != nil {
 		return err
 	}
 	n.sessions.tell = n.tell
+	n.watches.group = n.group
 	if !s.Gate.Enabled {
 		return nil
 	}

@@ -22,7 +22,7 @@ type sessions struct {
 	gate  *zgate.Gate // nil on a node without a gate
 	link  sessionLink
 	tell  func(to zmsg.Address, m *zmsg.Message) error
-	alive func(zmsg.NodeRef) gateState
+	alive func(zmsg.NodeRef) nodeState
 
 	mu      sync.Mutex
 	watches map[zmsg.NodeRef]map[watch]struct{} // of sessions at other nodes' gates; guarded by mu
@@ -30,7 +30,7 @@ type sessions struct {
 	last    uint64                              // number of the newest join; guarded by mu
 }
 
-func newSessions(self zmsg.NodeRef, link sessionLink, alive func(zmsg.NodeRef) gateState) *sessions {
+func newSessions(self zmsg.NodeRef, link sessionLink, alive func(zmsg.NodeRef) nodeState) *sessions {
 	return &sessions{
 		self: self, link: link, alive: alive,
 		watches: map[zmsg.NodeRef]map[watch]struct{}{}, joins: map[uint64]pendingJoin{},
@@ -50,13 +50,13 @@ type watch struct {
 	actor   uint64
 }
 
-// gateState says what discovery knows about a gate's node.
-type gateState int
+// nodeState says what discovery knows about a node.
+type nodeState int
 
 const (
-	gateAlive gateState = iota
-	gateUnseen
-	gateGone
+	nodeAlive nodeState = iota
+	nodeUnseen
+	nodeGone
 )
 
 // errNoGate is what a push to a session of this node gets where this node has no gate: the session is of a former life.
@@ -176,7 +176,7 @@ func (s *sessions) Join(ref zmsg.SessionRef, group string) error {
 	if err := s.op(ref, wirepb.SessionOp_SESSION_OP_JOIN, zmsg.Envelope{Group: group, Request: number}); err != nil {
 		return err
 	}
-	if s.alive(ref.Gate) == gateGone { // lost before the join was noted
+	if s.alive(ref.Gate) == nodeGone { // lost before the join was noted
 		return errGateLost
 	}
 	timeout := time.NewTimer(joinTimeout)
@@ -269,7 +269,7 @@ func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
 	at[w] = struct{}{}
 	s.mu.Unlock()
 	// Asked after the watch is noted: a gate that is lost in between finds it there.
-	if s.alive(ref.Gate) == gateGone {
+	if s.alive(ref.Gate) == nodeGone {
 		s.lost(ref.Gate)
 		return nil
 	}

@@ -23,7 +23,7 @@ func (l *silentLink) PublishGroup(*zmsg.Envelope) error              { return ni
 func TestJoinWithoutAnswerIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := &silentLink{}
-		s := newSessions(zmsg.NodeRef{ID: "n1", Epoch: 1}, link, func(zmsg.NodeRef) gateState { return gateAlive })
+		s := newSessions(zmsg.NodeRef{ID: "n1", Epoch: 1}, link, func(zmsg.NodeRef) nodeState { return nodeAlive })
 		err := s.Join(zmsg.SessionRef{Gate: zmsg.NodeRef{ID: "n2", Epoch: 1}, ID: 1, Gen: 1}, "g")
 		if zmsg.CodeOf(err) != zmsg.CodeTimeout {
 			t.Errorf("got %v, want a timeout", err)

@@ -1079,10 +1079,10 @@ type Envelope struct {
 	To         uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`                                // actor
 	FromActor  uint64                 `protobuf:"varint,3,opt,name=from_actor,json=fromActor,proto3" json:"from_actor,omitempty"` // sending actor at the batch's node, 0 if none
 	Request    uint64                 `protobuf:"varint,4,opt,name=request,proto3" json:"request,omitempty"`                      // sender's request number; 0: no reply wanted
-	Id         uint32                 `protobuf:"varint,5,opt,name=id,proto3" json:"id,omitempty"`
-	Seq        uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`         // the client's seq
-	Code       uint32                 `protobuf:"varint,7,opt,name=code,proto3" json:"code,omitempty"`       // reply: result; session kick: close code
-	Outcome    uint32                 `protobuf:"varint,8,opt,name=outcome,proto3" json:"outcome,omitempty"` // reply: 0 executed, 1 not executed, 2 unknown
+	Id         uint32                 `protobuf:"varint,5,opt,name=id,proto3" json:"id,omitempty"`                                // message id; control: what it is, see docs/wire.md
+	Seq        uint64                 `protobuf:"varint,6,opt,name=seq,proto3" json:"seq,omitempty"`                              // the client's seq
+	Code       uint32                 `protobuf:"varint,7,opt,name=code,proto3" json:"code,omitempty"`                            // reply: result; session kick: close code; control down: why the actor ended
+	Outcome    uint32                 `protobuf:"varint,8,opt,name=outcome,proto3" json:"outcome,omitempty"`                      // reply: 0 executed, 1 not executed, 2 unknown
 	Text       string                 `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
 	Body       []byte                 `protobuf:"bytes,10,opt,name=body,proto3" json:"body,omitempty"`
 	Session    uint64                 `protobuf:"varint,11,opt,name=session,proto3" json:"session,omitempty"` // session identity, see SessionRef

@@ -505,6 +505,8 @@ export type Envelope = Message<"zgame.v1.Envelope"> & {
   request: bigint;
 
   /**
+   * message id; control: what it is, see docs/wire.md
+   *
    * @generated from field: uint32 id = 5;
    */
   id: number;
@@ -517,7 +519,7 @@ export type Envelope = Message<"zgame.v1.Envelope"> & {
   seq: bigint;
 
   /**
-   * reply: result; session kick: close code
+   * reply: result; session kick: close code; control down: why the actor ended
    *
    * @generated from field: uint32 code = 7;
    */
