@@ -31,7 +31,7 @@
 // # Goroutines
 //
 // An actor has a goroutine while messages wait, none while it is idle. A handler may block: others go on. A group has up to
-// Config.AsyncWorkers more while Async has work. Timers, and the time-outs of open requests, are calls of the Clock, short and
+// Config.AsyncWorkers more, and those of Config.AsyncPools, while Async has work. Timers, and the time-outs of open requests, are calls of the Clock, short and
 // on its goroutines. An idle group has none and uses no CPU. Shutdown ends them all, and says which did not.
 //
 // # Failure

@@ -79,6 +79,10 @@ type Config struct {
 	AsyncWorkers int
 	// AsyncQueue is how many further jobs wait. Defaults to 1,024.
 	AsyncQueue int
+	// AsyncFull says what happens to a job above that. Defaults to AsyncReject.
+	AsyncFull AsyncPolicy
+	// AsyncPools are further pools by their names, see OnPool: one for each thing that may be slow on its own.
+	AsyncPools map[string]AsyncPool
 	// StopTimeout is how long Shutdown waits, after its context has ended, for actors that are being stopped.
 	// Defaults to 1 s.
 	StopTimeout time.Duration
@@ -104,12 +108,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AskTimeout == 0 {
 		c.AskTimeout = 10 * time.Second
-	}
-	if c.AsyncWorkers == 0 {
-		c.AsyncWorkers = 64
-	}
-	if c.AsyncQueue == 0 {
-		c.AsyncQueue = 1024
 	}
 	if c.StopTimeout == 0 {
 		c.StopTimeout = time.Second
@@ -138,13 +136,13 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("zactor: Config.%s is %v: want a positive duration", d.name, d.v))
 		}
 	}
-	for _, n := range []struct {
-		name string
-		v    int
-	}{{"AsyncWorkers", c.AsyncWorkers}, {"AsyncQueue", c.AsyncQueue}} {
-		if n.v < 0 {
-			errs = append(errs, fmt.Errorf("zactor: Config.%s is %d: want a positive number", n.name, n.v))
+	errs = append(errs, c.asyncPool().validate("Config.AsyncWorkers", "Config.AsyncQueue", "Config.AsyncFull"))
+	for name, p := range c.AsyncPools {
+		if name == "" {
+			errs = append(errs, errors.New("zactor: Config.AsyncPools has a pool without a name: AsyncWorkers and AsyncQueue make that one"))
 		}
+		of := fmt.Sprintf("Config.AsyncPools[%q].", name)
+		errs = append(errs, p.validate(of+"Workers", of+"Queue", of+"Full"))
 	}
 	for i, mw := range c.Middleware {
 		if mw == nil {
@@ -154,6 +152,9 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
+// asyncPool is the pool for work that names none.
+func (c *Config) asyncPool() AsyncPool { return AsyncPool{c.AsyncWorkers, c.AsyncQueue, c.AsyncFull} }
+
 // Group hosts the actors of a node. Its methods may be called from any goroutine.
 type Group struct {
 	// Set at construction.
@@ -161,7 +162,7 @@ type Group struct {
 	log     *slog.Logger
 	clock   Clock
 	futures *futures
-	jobs    *jobs
+	jobs    pools
 	dead    [deadReasons]zmetrics.Counter
 	refuse  [4]zmetrics.Counter // busy, stopped, client_mark, draining
 	ended   [reasons]zmetrics.Counter
@@ -201,7 +202,7 @@ func newGroup(cfg Config, manual *Manual) (*Group, error) {
 	g.peers = newPeers(g)
 	g.futures = newFutures(g.clock, cfg.Metrics.LateReplies.Inc)
 	g.futures.manual = manual
-	g.jobs = newJobs(cfg.AsyncWorkers, cfg.AsyncQueue, &g.wg, cfg.Metrics.AsyncJobs)
+	g.jobs = newPools(&cfg, &g.wg)
 	g.timers.g = g
 	g.contexts.New = func() any { return new(Context) }
 	for r := range g.dead {

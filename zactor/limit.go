@@ -7,7 +7,7 @@ import (
 	"zgame/zmsg"
 )
 
-var rateLimited = NotRun(&zmsg.Error{Code: zmsg.CodeRateLimited, Outcome: zmsg.NotExecuted, Text: "too many requests"})
+var errRateLimited = NotRun(&zmsg.Error{Code: zmsg.CodeRateLimited, Outcome: zmsg.NotExecuted, Text: "too many requests"})
 
 // Limit is Middleware that lets rate messages a second of one id through to one actor, and burst at once after a pause.
 // One above is turned down: CodeRateLimited, not executed, fit to be sent again, and counted under that code among the errors
@@ -33,7 +33,7 @@ func Limit(rate float64, burst int) Middleware {
 			if b.take(c.batchTime(), rate, burst) {
 				return next(c)
 			}
-			return rateLimited
+			return errRateLimited
 		}
 	}
 }

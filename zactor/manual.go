@@ -3,6 +3,8 @@ package zactor
 import (
 	"slices"
 	"sync"
+
+	"zgame/zmsg"
 )
 
 // Manual runs the actors of a Group on its caller's goroutine, one message at a time, in an order that the caller picks:
@@ -13,8 +15,8 @@ type Manual struct {
 	g *Group
 
 	mu    sync.Mutex
-	ready []*cell  // guarded by mu: have something to do, in the order in which they got it
-	jobs  []func() // guarded by mu: of Async
+	ready []*cell      // guarded by mu: have something to do, in the order in which they got it
+	jobs  []waitingJob // guarded by mu: of Async
 }
 
 // NewManual makes a Group whose actors have no goroutines: they do something when the Manual is told. Reentrant actors
@@ -35,15 +37,41 @@ func (m *Manual) add(c *cell) {
 	m.mu.Unlock()
 }
 
-// addJob lets job be run, or returns false when too many wait.
-func (m *Manual) addJob(job func(), limit int) bool {
+// waitingJob is work of Async that Next runs.
+type waitingJob struct {
+	job
+	pool *jobs
+}
+
+// addJob lets next be run, within the bound of its pool.
+func (m *Manual) addJob(next job, pool *jobs) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.jobs) >= limit {
-		return false
+	oldest, n := -1, 0
+	for i, w := range m.jobs {
+		if w.pool == pool {
+			if oldest < 0 {
+				oldest = i
+			}
+			n++
+		}
 	}
-	m.jobs = append(m.jobs, job)
-	return true
+	var dropped job
+	if n >= pool.Queue {
+		if pool.Full != AsyncDropOldest {
+			m.mu.Unlock()
+			pool.busy.Inc()
+			return zmsg.ErrBusy
+		}
+		dropped = m.jobs[oldest].job
+		m.jobs = slices.Delete(m.jobs, oldest, oldest+1)
+		pool.dropped.Inc()
+	}
+	m.jobs = append(m.jobs, waitingJob{next, pool})
+	m.mu.Unlock()
+	if dropped != nil {
+		dropped.drop(errDropped)
+	}
+	return nil
 }
 
 // Ready returns the actors that have something to do, in the order in which they got it.
@@ -97,7 +125,7 @@ func (m *Manual) Next() bool {
 	job := m.jobs[0]
 	m.jobs = slices.Delete(m.jobs, 0, 1)
 	m.mu.Unlock()
-	job()
+	job.run()
 	return true
 }
 

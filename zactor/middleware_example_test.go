@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -101,7 +100,7 @@ func ExampleMeasure() {
 func ExampleTrace() {
 	ctx := context.Background()
 	group, _ := zactor.NewGroup(zactor.Config{})
-	log := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})) // one line for each message
+	log := slog.New(slog.DiscardHandler) // else it gets one line for each message
 	back, _ := group.Spawn("back", func() zactor.Actor {
 		return &actor{handlers: []zactor.Handler{zactor.Handle(func(c *zactor.Context, _ *testpb.Ping) (*testpb.Pong, error) {
 			return &testpb.Pong{Text: fmt.Sprint(c.Trace())}, nil

@@ -2,7 +2,7 @@ package zactor
 
 import "zgame/zmsg"
 
-var noUser = NotRun(&zmsg.Error{Code: zmsg.CodeUnauthorized, Outcome: zmsg.NotExecuted, Text: "log in first"})
+var errNoUser = NotRun(&zmsg.Error{Code: zmsg.CodeUnauthorized, Outcome: zmsg.NotExecuted, Text: "log in first"})
 
 // RequireUser is Middleware that turns down a client's message whose session has no user: CodeUnauthorized, not
 // executed. Messages of actors pass.
@@ -13,7 +13,7 @@ func RequireUser() Middleware {
 		}
 		return func(c *Context) error {
 			if c.FromClient() && c.User() == "" {
-				return noUser
+				return errNoUser
 			}
 			return next(c)
 		}

@@ -2,10 +2,8 @@ package zactor_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"zgame/zactor"
 	"zgame/zactor/internal/testpb"
 	"zgame/zmetrics"
-	"zgame/zmsg"
 )
 
 func TestTimers(t *testing.T) {
@@ -154,65 +151,4 @@ func TestTimersEndWithInstance(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestAsync(t *testing.T) {
-	t.Parallel()
-	g := newGroup(t, func(c *zactor.Config) { c.AsyncWorkers, c.AsyncQueue = 2, 3 })
-	results := make(chan error, 10)
-	begun, block := make(chan struct{}, 10), make(chan struct{})
-	var inside atomic.Int32
-	ref := spawn(t, g, "", factory(
-		zactor.HandleTell(func(c *zactor.Context, n *testpb.Note) error {
-			err := zactor.Async(c, func(ctx context.Context) (int64, error) {
-				begun <- struct{}{}
-				<-block
-				switch n.GetN() {
-				case 1:
-					panic("boom")
-				case 2:
-					return 0, errors.New("no disk")
-				}
-				return n.GetN(), ctx.Err()
-			}, func(_ *zactor.Context, v int64, err error) {
-				if inside.Add(1) != 1 {
-					t.Error("two turns at once")
-				}
-				inside.Add(-1)
-				if err == nil && v != n.GetN() {
-					err = fmt.Errorf("got %d, want %d", v, n.GetN())
-				}
-				results <- err
-			})
-			if err != nil {
-				results <- err
-			}
-			return nil
-		}),
-		zactor.Handle(echo),
-	))
-	for n := range int64(6) {
-		if err := ref.Tell(&testpb.Note{N: n}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	receive(t, begun)
-	receive(t, begun)
-	if err := receive(t, results); !errors.Is(err, zmsg.ErrBusy) {
-		t.Errorf("the sixth of 2 + 3: got %v, want busy", err)
-	}
-	if _, err := zactor.Ask[testpb.Pong](testContext(t), ref, &testpb.Ping{}); err != nil {
-		t.Errorf("the actor waits for its work: %v", err)
-	}
-	close(block)
-	var failed []string
-	for range 5 {
-		if err := receive(t, results); err != nil {
-			failed = append(failed, zmsg.CodeOf(err).String())
-		}
-	}
-	slices.Sort(failed)
-	if !slices.Equal(failed, []string{"internal", "panicked"}) {
-		t.Errorf("failed: %q", failed)
-	}
 }

@@ -17,24 +17,27 @@ type Actor struct {
 	LateReplies Counter    // outcomes of requests that had ended before
 	TimerSkips  Counter    // ticks left out because the one before was still waiting
 	AsyncJobs   Gauge      // jobs running or waiting off the actors
+	// AsyncRefused counts jobs that a full queue did not take (busy), or that made way for newer ones (dropped).
+	AsyncRefused CounterVec
 }
 
 // NewActor makes the set; reg may be nil.
 func NewActor(reg Registerer) *Actor {
 	m := maker{reg, "actor"}
 	return &Actor{
-		Actors:      m.gauge("actors", "Actors alive now."),
-		Spawned:     m.counter("spawned_total", "Actors started."),
-		Stopped:     m.counterVec("stopped_total", "Actors gone, by reason.", "reason"),
-		Handled:     m.counter("handled_total", "Messages handled."),
-		Refused:     m.counterVec("refused_total", "Messages refused at the mailbox, by reason.", "reason"),
-		Errors:      m.counterVec("errors_total", "Errors of handlers, by code.", "code"),
-		Panics:      m.counter("panics_total", "Panics in actors."),
-		Restarts:    m.counter("restarts_total", "Actors restarted after a panic."),
-		DeadLetters: m.counterVec("dead_letters_total", "Messages that no handler ran for, by reason.", "reason"),
-		Asks:        m.counterVec("asks_total", "Requests by how they ended.", "result"),
-		LateReplies: m.counter("late_replies_total", "Outcomes of requests that had ended before."),
-		TimerSkips:  m.counter("timer_skips_total", "Ticks left out because the one before was still waiting."),
-		AsyncJobs:   m.gauge("async_jobs", "Jobs off the actors, running or waiting."),
+		Actors:       m.gauge("actors", "Actors alive now."),
+		Spawned:      m.counter("spawned_total", "Actors started."),
+		Stopped:      m.counterVec("stopped_total", "Actors gone, by reason.", "reason"),
+		Handled:      m.counter("handled_total", "Messages handled."),
+		Refused:      m.counterVec("refused_total", "Messages refused at the mailbox, by reason.", "reason"),
+		Errors:       m.counterVec("errors_total", "Errors of handlers, by code.", "code"),
+		Panics:       m.counter("panics_total", "Panics in actors."),
+		Restarts:     m.counter("restarts_total", "Actors restarted after a panic."),
+		DeadLetters:  m.counterVec("dead_letters_total", "Messages that no handler ran for, by reason.", "reason"),
+		Asks:         m.counterVec("asks_total", "Requests by how they ended.", "result"),
+		LateReplies:  m.counter("late_replies_total", "Outcomes of requests that had ended before."),
+		TimerSkips:   m.counter("timer_skips_total", "Ticks left out because the one before was still waiting."),
+		AsyncJobs:    m.gauge("async_jobs", "Jobs off the actors, running or waiting."),
+		AsyncRefused: m.counterVec("async_refused_total", "Jobs off the actors that a full queue turned down, by reason.", "reason"),
 	}
 }
