@@ -38,7 +38,7 @@ var directiveNames = [...]string{"restart", "resume", "stop", "escalate"}
 // from its factory and goes on with the messages that wait, up to MaxRestarts times within Window; the next failure ends it.
 type Policy struct {
 	// Decide picks the directive for a cause: *PanicError, *EscalatedError, or what a restart failed with. It must be a
-	// pure function. Defaults to Restart for all. Resume does not count as a restart; a failed restart has
+	// pure function; if it panics, the actor stops. Defaults to Restart for all. Resume does not count as a restart; a failed restart has
 	// nothing to resume and is tried again.
 	Decide func(cause error) Directive
 	// MaxRestarts within Window; -1 for none, Unlimited for no limit, at most 1,024 else. Defaults to 5.

@@ -109,11 +109,23 @@ func (c *cell) mourn(x *Context, k *crash) {
 	x.endTurn()
 }
 
-// verdict asks the policy.
-func (c *cell) verdict(cause error) (v verdict) {
+// verdict asks the policy. One that panics stops the actor.
+func (c *cell) verdict(cause error) verdict {
 	e := c.more()
-	v, e.history = c.policy().decide(e.history, c.g.clock.Now(), cause)
+	v := verdict{do: Stop}
+	c.guard("Policy.Decide", func() { v, e.history = c.policy().decide(e.history, c.g.clock.Now(), cause) })
 	return v
+}
+
+// guard runs a function of the application that is no handler: a panic in it is logged.
+func (c *cell) guard(what string, f func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.g.cfg.Metrics.Panics.Inc()
+			c.g.log.Error("panic", "in", what, "actor", c.id, "name", c.name, "panic", fmt.Sprint(v), "stack", string(c.caught(v).stack))
+		}
+	}()
+	f()
 }
 
 var errPanickedFirst error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the actor panicked before it replied"}
@@ -161,7 +173,7 @@ func (c *cell) escalate(cause error) {
 		return
 	}
 	if f := c.g.cfg.OnEscalate; f != nil {
-		f(err)
+		c.guard("Config.OnEscalate", func() { f(err) })
 		return
 	}
 	c.g.log.Error("nobody to escalate to: the actor has no parent, Config.OnEscalate is not set", "actor", c.id, "name", c.name, "err", cause)
