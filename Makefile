@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 
-MODULES    := . test
+MODULES    := . test bench
 BIN        := bin
 LINT       := $(BIN)/golangci-lint
 FUZZTIME   ?= 10s
@@ -33,6 +33,7 @@ lint: $(LINT) ## formatting, vet, golangci-lint, go.mod tidy, generated code up 
 	$(LINT) fmt --diff
 	$(LINT) run
 	cd test && ../$(LINT) run
+	cd bench && ../$(LINT) run
 	go vet -tags invariants ./...
 	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff); done
 	$(MAKE) proto-check
@@ -43,10 +44,12 @@ $(LINT): tools/go.mod
 proto: ## compile the .proto files to Go
 	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto
 	$(PROTO_GO) -I proto,examples/chat/proto chat/chat.proto
+	$(PROTO_GO) -I proto,bench/proto bench/bench.proto
 
 proto-check: ## fail when generated Go differs from the .proto files
 	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto
 	$(PROTO_GO) -check -I proto,examples/chat/proto chat/chat.proto
+	$(PROTO_GO) -check -I proto,bench/proto bench/bench.proto
 
 web: ts-install ## rebuild generated TypeScript and the page bundles from their sources
 	cd clients/ts && node scripts/gen.mjs && node scripts/bundle.mjs ../../examples/chat/web/app.ts ../../examples/chat/web/dist/
@@ -71,6 +74,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s); what a client may send to a gate 
 bench: ## benchmarks, next to their baselines (BENCHTIME=1s COUNT=1)
 	go test -run '^$$' -bench . -benchtime $(BENCHTIME) -count $(COUNT) ./...
 
+bench-peers: ## actors next to a raw mailbox, a channel and protoactor-go: one table of ratios (PEERS='-rounds 5 -only tell')
+	cd bench && go run ./cmd/peers $(PEERS)
+
 bench-smoke: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./...
 
@@ -94,4 +100,4 @@ ci: ## everything CI runs; what needs the browser or Node is installed by .ci/ru
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
-.PHONY: help build cross test race lint proto proto-check web web-check ts-install browser-test fuzz bench bench-smoke docs vuln clean ci
+.PHONY: help build cross test race lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-smoke docs vuln clean ci
