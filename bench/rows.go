@@ -93,8 +93,8 @@ func Rows() []Row {
 			func(m *Meter, s System) (float64, error) { return m.mallocs(s, tell(1, 1)) }),
 		value("ask-allocs", "allocations, ask", allocations, 1, 0,
 			func(m *Meter, s System) (float64, error) { return m.mallocs(s, ask(1)) }),
-		observed("tell-observed", "tell 1->1, metrics and middleware on / off", 1.5, timed("tell-observed", usual, one)),
-		observed("ask-observed", "ask p50, metrics and middleware on / off", 1.2, p50),
+		observed("tell-observed", "tell 1->1, metrics and tracing on / off", 1.5, timed("tell-observed", usual, one)),
+		observed("ask-observed", "ask p50, metrics and tracing on / off", 1.2, p50),
 		fair,
 		idle,
 	}

@@ -18,7 +18,7 @@ import (
 
 // Zactor is ours, through its public API.
 type Zactor struct {
-	// Observed registers the metrics with a registry, as a node does.
+	// Observed registers the metrics with a registry, as a node does, and puts Trace and Measure around each handler.
 	Observed bool
 }
 
@@ -34,7 +34,9 @@ func (z Zactor) Name() string {
 func (z Zactor) Open(queue int) (Runtime, error) {
 	cfg := zactor.Config{Node: zmsg.NodeRef{ID: "bench", Epoch: 1}, Mailbox: queue}
 	if z.Observed {
-		cfg.Metrics = zmetrics.NewActor(prometheus.NewRegistry())
+		reg := prometheus.NewRegistry()
+		cfg.Metrics = zmetrics.NewActor(reg)
+		cfg.Middleware = []zactor.Middleware{zactor.Trace(nil), zactor.Measure(zmetrics.NewHandlers(reg))}
 	}
 	g, err := zactor.NewGroup(cfg)
 	if err != nil {
