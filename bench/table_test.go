@@ -78,11 +78,11 @@ func TestWriteTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `
-| work                                       | 1.0 is           | raw-swap | channel | zactor | must | aim |                     |
-|--------------------------------------------|------------------|----------|---------|--------|------|-----|---------------------|
-| tell 1->1, <= 1,024 unhandled              | raw-swap 40.0 ns | 1.00     | 1.50    | 1.65   | 1.5  | 1.2 | must missed by 10 % |
-| bytes, idle actor, told once               |                  | 112 B    | 2800 B  | 340 B  | 500  | 350 | ok, aim             |
-| tell 1->1, metrics and middleware on / off | zactor 50.0 ns   |          |         | 1.20   | 1.5  |     | ok                  |
+| work                                    | 1.0 is           | raw-swap | channel | zactor | must | aim |                     |
+|-----------------------------------------|------------------|----------|---------|--------|------|-----|---------------------|
+| tell 1->1, <= 1,024 unhandled           | raw-swap 40.0 ns | 1.00     | 1.50    | 1.65   | 1.5  | 1.2 | must missed by 10 % |
+| bytes, idle actor, told once            |                  | 112 B    | 2800 B  | 340 B  | 500  | 350 | ok, aim             |
+| tell 1->1, metrics and tracing on / off | zactor 50.0 ns   |          |         | 1.20   | 1.5  |     | ok                  |
 `
 	if got := "\n" + b.String(); got != want {
 		t.Errorf("got%s\nwant%s", got, want)
