@@ -139,15 +139,21 @@ func (c *Context) call(to Ref, req proto.Message) (*future, error) {
 	token := f.arm(deadline)
 	x := c.cell.more()
 	c.cell.mu.Lock()
-	x.waiting, x.token = f, token
+	severed := x.severed // else sever finds f
+	if !severed {
+		x.waiting, x.token = f, token
+	}
 	c.cell.mu.Unlock()
+	if severed {
+		f.close(token)
+		f.put()
+		g.codes.ended(cutReply.Code)
+		return nil, &zmsg.Error{Code: cutReply.Code, Outcome: zmsg.NotExecuted, Text: cutReply.Text}
+	}
 	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.waiting(), trace: c.Trace()}
 	s.session, s.user = c.Session(), c.User()
 	err := to.request(req, &s)
 	if err == nil {
-		if g.closed.Load() {
-			c.cell.severLate(f, token)
-		}
 		f.await(token)
 		g.codes.ended(f.reply.Code)
 	}
@@ -261,15 +267,4 @@ func (r Ref) request(req proto.Message, s *sending) error {
 		m.Release()
 	}
 	return err
-}
-
-// severLate ends a request that a handler began to wait for after its actor had been cut off.
-func (c *cell) severLate(f *future, token uint64) {
-	c.mu.Lock()
-	severed := c.extra.Load().severed
-	c.mu.Unlock()
-	if severed && f.close(token) {
-		f.reply = cutReply
-		f.done()
-	}
 }

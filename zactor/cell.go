@@ -67,7 +67,7 @@ type extra struct {
 	waiting  *future       // what the handler waits for, and the token
 	token    uint64
 	cut      int  // messages that its end has cut
-	severed  bool // the shutdown has cut the actor off: its handler must not wait any more
+	severed  bool // the actor is cut off, by a shutdown or its parent's restart: its handler must not wait any more
 }
 
 // more returns c's extra, making it if needed.

@@ -61,7 +61,8 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	for _, c := range cells {
 		c.unannounce()
 	}
-	for g.settle(ctx, cells) {
+	for again := true; again; {
+		cells, again = g.settle(ctx, cells)
 	}
 	g.closed.Store(true)
 	stuck := g.stopAll(ctx)
@@ -100,8 +101,8 @@ func (b *barrier) done(busy bool) {
 }
 
 // settle waits until each actor has worked off what waited, and what it waits for has come back. It reports whether
-// there was something: then it may have led to more, and the next round has to show.
-func (g *Group) settle(ctx context.Context, cells []*cell) (again bool) {
+// there was something: then it may have led to more, and the next round has to show, among those that are left.
+func (g *Group) settle(ctx context.Context, cells []*cell) (left []*cell, again bool) {
 	b := &barrier{left: 1, end: make(chan struct{})}
 	for _, c := range cells {
 		b.mu.Lock()
@@ -114,14 +115,17 @@ func (g *Group) settle(ctx context.Context, cells []*cell) (again bool) {
 			busy, c.worked = c.worked != 0, 0
 		}
 		c.mu.Unlock()
-		if idle {
+		switch {
+		case idle:
 			b.done(busy)
-		} else if c.pushControl(&item{kind: itemBarrier, value: b}) != nil {
-			b.done(true)
+		case c.pushControl(&item{kind: itemBarrier, value: b}) != nil:
+			b.done(true) // it has ended meanwhile: this once
+			continue
 		}
+		left = append(left, c)
 	}
 	b.done(false)
-	return g.awaitOr(b.end, ctx.Done()) && b.busy && ctx.Err() == nil
+	return left, g.awaitOr(b.end, ctx.Done()) && b.busy && ctx.Err() == nil
 }
 
 // barrier answers a round in the actor's turn: at once, or when its continuations have come back.

@@ -161,3 +161,18 @@ func TestConfigFaults(t *testing.T) {
 		}
 	}
 }
+
+// An actor that ends by itself while the others work off what waits does not hold up the shutdown.
+func TestShutdownWhileAnActorEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, nil)
+		ends, works := spawnPuppet(t, g, ""), spawnPuppet(t, g, "")
+		ends.later(func(c *zactor.Context) { time.Sleep(time.Millisecond); c.Stop() })
+		works.later(func(*zactor.Context) { time.Sleep(time.Second) })
+		began := time.Now()
+		if err := g.Shutdown(testContext(t)); err != nil || time.Since(began) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
