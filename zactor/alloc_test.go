@@ -31,6 +31,8 @@ func TestAllocations(t *testing.T) {
 		done <- struct{}{}
 		return nil
 	})))
+	dropping := spawn(t, g, "", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { done <- struct{}{}; return nil })),
+		zactor.WithOverflow(zactor.DropOldest), zactor.WithMailboxBytes(1<<20))
 	deadline, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	ask := func(ctx context.Context, to zactor.Ref) func() {
@@ -47,6 +49,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"tell", 0, func() { _ = ref.Tell(note); <-done }},
 		{"tell, and a random number", 1, func() { _ = dice.Tell(note); <-done }},
+		{"tell to a mailbox with a policy", 0, func() { _ = dropping.Tell(note); <-done }},
 		{"ask", 0, ask(context.Background(), ref)},
 		{"ask with a deadline", 0, ask(deadline, ref)},
 		{"ask, and ask from the handler", 1, ask(context.Background(), front)},

@@ -90,13 +90,21 @@ func ask(ctx context.Context, to Ref, req proto.Message, turn *turnContext) (*fu
 		deadline = g.until(d)
 	}
 	token := f.arm(deadline)
-	s := sending{f: f, token: token, deadline: deadline}
+	s := sending{f: f, token: token, deadline: deadline, done: ctx.Done()}
 	if turn != nil {
 		s.from, s.chain, s.trace = turn.self, turn.chain, turn.trace
 	}
 	if err := to.request(req, &s); err != nil {
-		f.close(token)
+		if !f.close(token) {
+			<-f.wake // it waited for room until its deadline
+		}
 		f.put()
+		if errors.Is(err, errGaveUp) {
+			err = zmsg.ErrBusy
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = gaveUp(ctx, zmsg.NotExecuted)
+			}
+		}
 		g.codes.ended(zmsg.CodeOf(err))
 		return nil, err
 	}
@@ -214,6 +222,7 @@ type sending struct {
 	f        *future
 	token    uint64
 	deadline int64
+	done     <-chan struct{} // of the asker's context; nil if it has none
 	from     *cell
 	chain    []uint64
 	trace    zmsg.TraceID
@@ -242,7 +251,12 @@ func (r Ref) request(req proto.Message, s *sending) error {
 		return zmsg.ErrCycle
 	}
 	if r.cell != nil && len(s.chain) == 0 && s.trace.IsZero() {
-		return r.cell.pushUser(&item{value: req, from: s.from, fut: s.f, token: s.token, deadline: s.deadline})
+		it := item{value: req, from: s.from, fut: s.f, token: s.token, deadline: s.deadline}
+		err := r.cell.pushUser(&it)
+		if err != nil {
+			err = r.cell.overflow(&it, err, patience{waits: true, ask: s})
+		}
+		return err
 	}
 	m, err := newMessage(req)
 	if err != nil {
@@ -255,7 +269,10 @@ func (r Ref) request(req proto.Message, s *sending) error {
 	}
 	m.SetReplier(s.f, s.token)
 	if r.cell != nil {
-		err = r.cell.pushUser(&item{msg: m, value: req, id: m.ID, from: s.from})
+		it := item{msg: m, value: req, id: m.ID, from: s.from}
+		if err = r.cell.pushUser(&it); err != nil {
+			err = r.cell.overflow(&it, err, patience{waits: true, ask: s})
+		}
 	} else {
 		if r.far.byID {
 			m.Session, m.User = s.session, s.user

@@ -123,6 +123,39 @@ func BenchmarkTellObserved(b *testing.B) {
 	}
 }
 
+// What a mailbox that is not plain costs.
+func BenchmarkTellBounded(b *testing.B) {
+	note := &testpb.Note{N: 1}
+	for _, o := range []struct {
+		name string
+		opts []zactor.SpawnOption
+	}{
+		{"plain", nil},
+		{"drop_oldest", []zactor.SpawnOption{zactor.WithOverflow(zactor.DropOldest)}},
+		{"wait", []zactor.SpawnOption{zactor.WithOverflow(zactor.Wait(time.Minute))}},
+		{"bytes", []zactor.SpawnOption{zactor.WithMailboxBytes(1 << 20)}},
+	} {
+		b.Run(o.name, func(b *testing.B) {
+			b.ReportAllocs()
+			g := newGroup(b, nil)
+			var f flow
+			ref := spawn(b, g, "", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error {
+				f.done.Add(1)
+				return nil
+			})), o.opts...)
+			n := 0
+			for b.Loop() {
+				f.take()
+				for ref.Tell(note) != nil {
+					runtime.Gosched()
+				}
+				n++
+			}
+			f.drain(n)
+		})
+	}
+}
+
 func BenchmarkAskObserved(b *testing.B) {
 	ctx := context.Background()
 	ping, pong := &testpb.Ping{}, &testpb.Pong{}

@@ -100,9 +100,22 @@ func (c *cell) typ(a Actor) string {
 	return t.String()
 }
 
-// pushUser puts a message into the mailbox, within its bound.
+// pushUser puts a message into the mailbox, within its bound. On an error the caller asks overflow.
 func (c *cell) pushUser(it *item) error {
 	start, err := c.push(it, false, &c.g.buffers)
+	if start {
+		c.wake()
+	}
+	return err
+}
+
+// overflow does what the policy says with a message that pushUser has refused with err, on behalf of a sender that waits as
+// p says. A nil error means that the message is given away.
+func (c *cell) overflow(it *item, err error, p patience) error {
+	start := false
+	if c.bounds != nil {
+		start, err = c.pushBounded(it, p)
+	}
 	if err != nil {
 		c.g.refused(err)
 		return err
@@ -123,7 +136,7 @@ func (c *cell) pushControl(it *item) error {
 }
 
 // deliver puts m into the mailbox and owns it, or returns an error and does not.
-func (c *cell) deliver(m *zmsg.Message) error {
+func (c *cell) deliver(m *zmsg.Message, p patience) error {
 	it := item{msg: m, id: m.ID}
 	if m.Value != nil {
 		it.value = m.Value
@@ -140,7 +153,11 @@ func (c *cell) deliver(m *zmsg.Message) error {
 			return zmsg.ErrNoRoute
 		}
 	}
-	return c.pushUser(&it)
+	err := c.pushUser(&it)
+	if err != nil {
+		err = c.overflow(&it, err, p)
+	}
+	return err
 }
 
 // stop asks the actor to stop after its current message.

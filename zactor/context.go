@@ -335,18 +335,26 @@ func (c *Context) Tell(to Ref, msg proto.Message) error {
 	case cell == nil:
 		return to.tellFar(msg, c)
 	case c.Trace().IsZero():
-		return cell.pushUser(&item{value: msg, from: c.cell})
+		it := item{value: msg, from: c.cell}
+		err := cell.pushUser(&it)
+		if err != nil {
+			err = cell.overflow(&it, err, patience{waits: true, turn: c})
+		}
+		return err
 	}
 	m, err := newMessage(msg)
 	if err != nil {
 		return err
 	}
 	c.sign(m, false)
-	if err := cell.pushUser(&item{msg: m, value: msg, id: m.ID, from: c.cell}); err != nil {
-		m.Release()
-		return err
+	it := item{msg: m, value: msg, id: m.ID, from: c.cell}
+	if err = cell.pushUser(&it); err != nil {
+		err = cell.overflow(&it, err, patience{waits: true, turn: c})
 	}
-	return nil
+	if err != nil {
+		m.Release()
+	}
+	return err
 }
 
 // Send sends a one-way message to whoever handles its id; see Group.ByID.
@@ -358,7 +366,7 @@ func (c *Context) Forward(to Ref) error {
 	m := c.Message()
 	var err error
 	if to.cell != nil {
-		err = to.cell.deliver(m)
+		err = to.cell.deliver(m, patience{waits: true, turn: c})
 	} else {
 		err = to.deliverFar(m)
 	}

@@ -11,22 +11,24 @@ type DeadLetter struct {
 	Actor  zmsg.Address
 	Name   string // of the actor, "" if none
 	ID     uint32 // message id
-	Reason string // stopped, no_handler, client_mark, expired, cancelled, stale
+	Reason string // stopped, no_handler, client_mark, expired, cancelled, stale, dropped_oldest, dropped_newest
 }
 
 type deadReason uint8
 
 const (
-	deadStopped    deadReason = iota // the actor ended first
-	deadNoHandler                    // the actor does not handle the id
-	deadClientMark                   // clients may not call the handler
-	deadExpired                      // the deadline was over
-	deadCancelled                    // the one who asked has given up
-	deadStale                        // a continuation of an instance that failed
-	deadReasons    = iota
+	deadStopped       deadReason = iota // the actor ended first
+	deadNoHandler                       // the actor does not handle the id
+	deadClientMark                      // clients may not call the handler
+	deadExpired                         // the deadline was over
+	deadCancelled                       // the one who asked has given up
+	deadStale                           // a continuation of an instance that failed
+	deadDroppedOldest                   // the mailbox was full; see DropOldest
+	deadDroppedNewest                   // the same; see DropNewest
+	deadReasons       = iota
 )
 
-var deadNames = [deadReasons]string{"stopped", "no_handler", "client_mark", "expired", "cancelled", "stale"}
+var deadNames = [deadReasons]string{"stopped", "no_handler", "client_mark", "expired", "cancelled", "stale", "dropped_oldest", "dropped_newest"}
 
 func (r deadReason) String() string { return deadNames[r] }
 

@@ -15,8 +15,10 @@
 // # Promises
 //
 //   - Messages of one sender to one actor are handled in the order in which they were sent, also across nodes.
-//   - A mailbox is bounded: when it is full the sender, the asker or the client learns ErrBusy, and nothing was queued. What
-//     ends an actor, and outcomes, timers and the ends of sessions, are never refused; a stop does not wait behind a backlog.
+//   - A mailbox is bounded, by messages and optionally by bytes: when it is full the sender, the asker or the client learns
+//     ErrBusy, and nothing was queued; or what WithOverflow says instead: the oldest or the newest message is dropped, as a dead
+//     letter, or the sender waits its turn for a bounded time. What ends an actor, and outcomes, timers and the ends of
+//     sessions, are never refused or dropped; a stop does not wait behind a backlog.
 //   - A request has one outcome within its deadline: the answer, or an error that tells what happened (code) and whether it
 //     ran (outcome). Late and doubled replies are counted and meet no other request.
 //   - What no handler runs for is a dead letter, with a reason and a counter; whoever asked is told.

@@ -89,9 +89,8 @@ func (c *cell) onRestart(x *Context, cause error) {
 func (c *cell) terminate(x *Context) {
 	c.unannounce()
 	c.mu.Lock()
-	c.closed = zmsg.ErrStopped
-	in := c.in
-	c.in, c.batch, c.taken = nil, 0, nil
+	c.closeLocked()
+	in := c.emptyLocked()
 	c.mu.Unlock()
 	cut := c.discard(x.batch[x.next:]) + c.discard(in)
 	c.endSuspended()
@@ -107,9 +106,10 @@ func (c *cell) finish(x *Context, cut int) {
 	why := c.reason()
 	c.endInstance(&zmsg.Error{Code: zmsg.CodeStopped, Outcome: zmsg.Unknown, Text: "the actor stopped before it replied"})
 	c.mu.Lock()
-	c.closed, c.dead = zmsg.ErrStopped, true
-	in := c.in
-	c.in, c.spare, c.batch, c.taken = nil, nil, 0, nil
+	c.closeLocked()
+	c.dead = true
+	in := c.emptyLocked()
+	c.spare = nil
 	c.mu.Unlock()
 	cut += c.discard(in)
 	if e := c.extra.Load(); e != nil && e.parked != nil {
@@ -156,7 +156,7 @@ func (c *cell) discard(items []item) (messages int) {
 			c.endOutcome(it.value.(*future), it)
 		case itemBarrier:
 			it.value.(*barrier).done(true)
-		case itemTimer, itemStop:
+		case itemTimer, itemStop, itemGone:
 		}
 	}
 	clear(items)

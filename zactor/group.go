@@ -68,6 +68,10 @@ type Config struct {
 
 	// Mailbox is how many messages may wait for an actor; see WithMailbox. Defaults to 1,024.
 	Mailbox int
+	// MailboxBytes is how many bytes of messages may wait for an actor; see WithMailboxBytes. Defaults to no bound.
+	MailboxBytes int
+	// Overflow is what happens to a message for an actor whose mailbox is full; see WithOverflow. Defaults to Reject.
+	Overflow Overflow
 	// AskTimeout is how long a request waits whose caller sets no deadline. Defaults to 10 s.
 	AskTimeout time.Duration
 	// Restart is what happens to an actor that panics; see WithRestart.
@@ -128,6 +132,7 @@ func (c Config) validate() error {
 	if c.Mailbox < 1 || c.Mailbox > maxMailbox {
 		errs = append(errs, fmt.Errorf("zactor: Config.Mailbox is %d: want 1 to %d", c.Mailbox, maxMailbox))
 	}
+	errs = append(errs, validateBytes("Config.MailboxBytes", c.MailboxBytes), c.Overflow.validate("Config.Overflow"))
 	for _, d := range []struct {
 		name string
 		v    time.Duration
@@ -292,6 +297,7 @@ func (g *Group) refused(err error) {
 		g.refuse[2].Inc()
 	case zmsg.CodeDraining:
 		g.refuse[3].Inc()
+	case zmsg.CodeCancelled: // the sender took it back
 	default:
 		g.refuse[1].Inc()
 	}

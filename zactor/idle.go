@@ -1,10 +1,6 @@
 package zactor
 
-import (
-	"time"
-
-	"zgame/zmsg"
-)
+import "time"
 
 // WithIdle passivates the actor: it stops, with the reason StopIdle, when it has handled no message and no continuation for d,
 // at least and at most twice as long. Timers do not keep it; replies and continuations that it owes do, and so do
@@ -63,10 +59,10 @@ func (idleItem) run(x *Context) {
 	e := c.extra.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x.worked > 0 || messagesIn(c.in) > 0 || messagesIn(x.batch[x.next:]) > 0 || c.pending > 0 || len(e.deferred) > 0 || len(e.children) > 0 {
+	if x.worked > 0 || messagesIn(c.queueLocked()) > 0 || messagesIn(x.batch[x.next:]) > 0 || c.pending > 0 || len(e.deferred) > 0 || len(e.children) > 0 {
 		e.idle.Reset(c.opts.idle)
 		return
 	}
-	c.closed = zmsg.ErrStopped // from here on senders are refused
+	c.closeLocked() // from here on senders are refused
 	c.halt(StopIdle)
 }

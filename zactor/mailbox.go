@@ -1,6 +1,7 @@
 package zactor
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +18,7 @@ type item struct {
 	deadline int64  // when the asker stops waiting, in nanoseconds of the group's clock; 0: not given here
 	id       uint32 // message id
 	kind     itemKind
+	size     uint16 // see sizeOf; 0 where no bound asks
 }
 
 // takenStep is how often the goroutine tells how far it is in its batch, a power of two: telling after each item costs
@@ -31,6 +33,7 @@ const (
 	itemTimer            // a timer fired
 	itemStop             // stop when everything before is handled
 	itemBarrier          // the shutdown asks whether this actor has settled
+	itemGone             // a policy has dropped what was here
 )
 
 // Buffers up to keptItems stay with their mailbox while it is idle; larger ones go to the group's pool, where idle
@@ -44,31 +47,51 @@ const (
 // empty one. That goroutine exists only while there is work: the sender that finds it absent starts it.
 //
 // The bound counts what waits, in both slices; control items (outcomes, timers, session ends, stop) are never refused.
-// Their number is bounded by those who make them.
+// Their number is bounded by those who make them. What a full mailbox does otherwise, and bounds by bytes, are in bounds.
 type mailbox struct {
 	mu      sync.Mutex
 	in      []item        // guarded by mu
 	batch   int           // guarded by mu: length of the batch that the goroutine works on
 	taken   *atomic.Int32 // guarded by mu: how many items of the batch the goroutine has begun; not in this cache line
 	closed  error         // guarded by mu: messages are refused with it; nil while open
-	limit   int32         // set at construction
+	limit   int32         // set at construction; 0 where bounds has it
 	running bool          // guarded by mu: a goroutine is there, or a starter, and will look again
 	dead    bool          // guarded by mu: control items are refused too
 	removed bool          // guarded by mu: the actor is out of the group's tables, its name is free
 	spare   []item        // guarded by mu; empty, nil while the goroutine works on it
+	bounds  *bounds       // set at construction; nil for a plain mailbox
 }
 
 // waitingLocked returns how many items wait; the caller holds mu.
 func (b *mailbox) waitingLocked() int {
 	n := len(b.in)
+	if q := b.bounds; q != nil {
+		return n - q.head - q.tombs
+	}
 	if b.batch > 0 {
 		n += max(0, b.batch-int(b.taken.Load()))
 	}
 	return n
 }
 
+// bound returns how many messages may wait.
+func (b *mailbox) bound() int {
+	if q := b.bounds; q != nil {
+		return q.limit
+	}
+	return int(b.limit)
+}
+
+// queueLocked returns what waits outside of the batch, tombstones with it.
+func (b *mailbox) queueLocked() []item {
+	if q := b.bounds; q != nil {
+		return b.in[q.head:]
+	}
+	return b.in
+}
+
 // push appends it, and tells whether the caller has to start the goroutine. control items pass the bound, and a
-// mailbox that is closed but not dead.
+// mailbox that is closed but not dead. With bounds it takes only those; others are refused with ErrBusy, for pushBounded.
 func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err error) {
 	b.mu.Lock()
 	if !control {
@@ -77,7 +100,7 @@ func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err
 			b.mu.Unlock()
 			return false, err
 		}
-		if n := len(b.in) + b.batch; n >= int(b.limit) && b.waitingLocked() >= int(b.limit) {
+		if n := len(b.in) + b.batch; n >= int(b.limit) && (b.limit == 0 || b.waitingLocked() >= int(b.limit)) {
 			b.mu.Unlock()
 			return false, zmsg.ErrBusy
 		}
@@ -121,9 +144,12 @@ func recycle(buf []item, pool *sync.Pool) {
 	}
 }
 
-// swapLocked takes the whole queue as the next batch; the caller holds mu and is the goroutine, which counts in taken what
-// it begins.
-func (b *mailbox) swapLocked(taken *atomic.Int32) []item {
+// swapLocked takes the whole queue as the next batch, with bounds one item; the caller holds mu and is the goroutine, which
+// counts in taken what it begins.
+func (b *mailbox) swapLocked(taken *atomic.Int32, pool *sync.Pool) []item {
+	if b.bounds != nil {
+		return b.takeLocked(pool)
+	}
 	batch := b.in
 	b.in, b.spare = b.spare, nil
 	taken.Store(0)
@@ -131,10 +157,23 @@ func (b *mailbox) swapLocked(taken *atomic.Int32) []item {
 	return batch
 }
 
+// stepLocked is swapLocked for a queue that is worked off one by one.
+func (b *mailbox) stepLocked(taken *atomic.Int32, pool *sync.Pool) []item {
+	if b.bounds != nil {
+		return b.takeLocked(pool)
+	}
+	n := min(1, len(b.in))
+	batch := slices.Clone(b.in[:n])
+	b.in = slices.Delete(b.in, 0, n)
+	taken.Store(0)
+	b.batch, b.taken = n, taken
+	return batch
+}
+
 // doneLocked gives the worked-off batch back as the spare buffer; the caller holds mu and has cleared it.
 func (b *mailbox) doneLocked(batch []item) {
 	b.batch, b.taken = 0, nil
-	if cap(batch) <= pooledItems {
+	if b.bounds == nil && cap(batch) <= pooledItems {
 		b.spare = batch[:0]
 	}
 }
@@ -164,8 +203,12 @@ func (b *mailbox) messages() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.waitingLocked()
-	for i := range b.in {
-		if b.in[i].kind != itemMessage {
+	in := b.queueLocked()
+	if q := b.bounds; q != nil {
+		n += q.tombs
+	}
+	for i := range in {
+		if in[i].kind != itemMessage {
 			n--
 		}
 	}

@@ -42,7 +42,7 @@ func TestMailboxModel(t *testing.T) {
 				continue
 			}
 			b.mu.Lock()
-			batch := b.swapLocked(&taken)
+			batch := b.swapLocked(&taken, &pool)
 			b.mu.Unlock()
 			for i := range batch {
 				taken.Store(int32(i + 1)) // as the goroutine does, with a step of one

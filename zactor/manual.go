@@ -150,11 +150,8 @@ func (c *cell) step(m *Manual) {
 		return
 	}
 	x.batch, x.next = nil, 0
-	if n := min(1, len(c.in)); c.signal.Load() == 0 {
-		x.batch = slices.Clone(c.in[:n]) // of a queue that is touched one by one
-		c.in = slices.Delete(c.in, 0, n)
-		x.taken.Store(0)
-		c.batch, c.taken = n, &x.taken
+	if c.signal.Load() == 0 {
+		x.batch = c.stepLocked(&x.taken, &c.g.buffers)
 	}
 	c.mu.Unlock()
 	if !c.work(x) {

@@ -39,7 +39,7 @@ func (c *Context) callReentrant(to Ref, req proto.Message) (*future, error) {
 	if c.susp != nil && c.susp.over != nil {
 		return nil, c.susp.over
 	}
-	if len(cell.more().suspended) >= int(cell.limit) {
+	if len(cell.more().suspended) >= cell.bound() {
 		return nil, zmsg.ErrBusy
 	}
 	f := g.futures.get()
@@ -50,9 +50,12 @@ func (c *Context) callReentrant(to Ref, req proto.Message) (*future, error) {
 	s := sending{f: f, token: token, deadline: deadline, from: cell, chain: c.chain(), trace: c.Trace()}
 	s.session, s.user = c.Session(), c.User()
 	if err := to.request(req, &s); err != nil {
-		f.close(token)
-		f.put()
-		cell.pending--
+		if f.close(token) {
+			f.put()
+			cell.pending--
+		} else {
+			f.susp = new(suspension) // it waited for room until its deadline: the outcome is in the mailbox, and finds nobody
+		}
 		g.codes.ended(zmsg.CodeOf(err))
 		return nil, err
 	}
@@ -94,12 +97,14 @@ func (c *Context) suspend(f *future, token uint64) error {
 		s.back <- nil
 	}
 	err := <-s.turn
+	cell.bounds.mark()
 	c.now = cell.g.clock.Now()
 	return err
 }
 
 // goOn is the loop of an actor whose goroutine has become a suspended handler's.
 func (c *cell) goOn(x *Context) {
+	c.bounds.mark()
 	if c.work(x) {
 		c.turns(x)
 	}
@@ -110,7 +115,9 @@ func (c *cell) lend(s *suspension) {
 	delete(c.extra.Load().suspended, s)
 	s.f = nil
 	s.turn <- nil
-	if exit := <-s.back; exit != nil && exit.crash != nil {
+	exit := <-s.back
+	c.bounds.mark()
+	if exit != nil && exit.crash != nil {
 		panic(handedOn{exit.crash})
 	}
 }
@@ -142,6 +149,7 @@ func (c *cell) endSuspended() {
 		delete(e.suspended, s)
 		s.turn <- errEnded
 		<-s.back // a crash has been told of; the instance is ending anyway
+		c.bounds.mark()
 	}
 }
 

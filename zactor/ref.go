@@ -61,7 +61,12 @@ func (r Ref) Tell(msg proto.Message) error {
 			c.g.refused(zmsg.ErrDraining)
 			return zmsg.ErrDraining
 		}
-		return c.pushUser(&item{value: msg})
+		it := item{value: msg}
+		err := c.pushUser(&it)
+		if err != nil {
+			err = c.overflow(&it, err, patience{waits: true})
+		}
+		return err
 	}
 	return r.tellFar(msg, nil)
 }
@@ -77,7 +82,7 @@ func (r Ref) Deliver(m *zmsg.Message) error {
 		c.g.refused(zmsg.ErrDraining)
 		return zmsg.ErrDraining
 	default:
-		return c.deliver(m)
+		return c.deliver(m, patience{})
 	}
 }
 

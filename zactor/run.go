@@ -10,6 +10,7 @@ import (
 
 // loop is the actor's goroutine: it works off batches until the mailbox stays empty.
 func (c *cell) loop() {
+	c.bounds.mark()
 	x := c.g.context(c)
 	if c.takeHeld() && !c.restart(x) {
 		return
@@ -58,7 +59,7 @@ func (c *cell) turns(x *Context) {
 			c.terminate(x)
 			return
 		}
-		x.batch, x.next = c.swapLocked(&x.taken), 0
+		x.batch, x.next = c.swapLocked(&x.taken, &c.g.buffers), 0
 		c.mu.Unlock()
 		yielded = false
 		if !c.work(x) {
@@ -135,6 +136,7 @@ func (c *cell) span(x *Context) (caught *crash) {
 
 // resume goes on after a goroutine that ended in the middle of a batch.
 func (c *cell) resume(x *Context) {
+	c.bounds.mark()
 	caught := x.goexit
 	x.goexit = nil
 	if c.failed(x, caught) && c.work(x) {
@@ -157,6 +159,7 @@ func (c *cell) handle(x *Context, it *item) {
 		c.halt(StopRequested)
 	case itemBarrier:
 		c.barrier(x, it.value.(*barrier))
+	case itemGone: // stays in the mailbox
 	}
 	if x.used {
 		x.endTurn()

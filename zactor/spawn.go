@@ -15,6 +15,8 @@ type SpawnOption func(*spawnOptions)
 
 type spawnOptions struct {
 	mailbox   int
+	bytes     *int
+	overflow  *Overflow
 	policy    *Policy
 	typ       string
 	private   bool
@@ -22,8 +24,15 @@ type spawnOptions struct {
 	idle      time.Duration
 }
 
-// WithMailbox is how many messages may wait for the actor; the next is refused with ErrBusy.
+// WithMailbox is how many messages may wait for the actor. What happens to the next says WithOverflow.
 func WithMailbox(n int) SpawnOption { return func(o *spawnOptions) { o.mailbox = n } }
+
+// WithMailboxBytes is how many bytes of messages may wait for the actor, as well as how many messages: their encoded size,
+// rounded up to 256 bytes each. A message that is larger than n is taken when no other waits. 0 is no bound by bytes.
+func WithMailboxBytes(n int) SpawnOption { return func(o *spawnOptions) { o.bytes = &n } }
+
+// WithOverflow is what happens to a message when the mailbox is full. Defaults to Config.Overflow.
+func WithOverflow(v Overflow) SpawnOption { return func(o *spawnOptions) { o.overflow = &v } }
 
 // WithRestart is what happens when the actor panics.
 func WithRestart(p Policy) SpawnOption {
@@ -57,7 +66,7 @@ func (g *Group) spawn(parent *cell, name string, factory func() Actor, opts []Sp
 // trySpawn is spawn; taken says that the name is in use.
 func (g *Group) trySpawn(parent *cell, name string, factory func() Actor, opts []SpawnOption) (ref Ref, taken bool, err error) {
 	c := &cell{g: g, name: name, factory: factory}
-	c.limit = int32(g.cfg.Mailbox)
+	limit, bytes, overflow := g.cfg.Mailbox, g.cfg.MailboxBytes, g.cfg.Overflow
 	if len(opts) > 0 {
 		c.opts = new(spawnOptions)
 		for _, o := range opts {
@@ -67,8 +76,17 @@ func (g *Group) trySpawn(parent *cell, name string, factory func() Actor, opts [
 			return Ref{}, false, err
 		}
 		if n := c.opts.mailbox; n > 0 {
-			c.limit = int32(n)
+			limit = n
 		}
+		if p := c.opts.bytes; p != nil {
+			bytes = *p
+		}
+		if p := c.opts.overflow; p != nil {
+			overflow = *p
+		}
+	}
+	if c.bounds = newBounds(overflow, limit, bytes); c.bounds == nil {
+		c.limit = int32(limit)
 	}
 	c.run = c.loop
 	c.running = true // until it has started: senders must not start the goroutine
@@ -88,6 +106,12 @@ func (o *spawnOptions) validate() error {
 	}
 	if o.idle < 0 {
 		errs = append(errs, fmt.Errorf("zactor: WithIdle(%v): want a positive duration", o.idle))
+	}
+	if o.bytes != nil {
+		errs = append(errs, validateBytes("WithMailboxBytes", *o.bytes))
+	}
+	if o.overflow != nil {
+		errs = append(errs, o.overflow.validate("WithOverflow"))
 	}
 	if o.policy != nil {
 		errs = append(errs, o.policy.validate())
@@ -144,10 +168,12 @@ func (c *cell) start() (err error) {
 	if _, ok := c.actor.(Starter); ok {
 		x = c.g.contexts.Get().(*Context)
 		x.cell = c
+		c.bounds.mark()
 		if err := c.onStart(x); err != nil {
 			over = true
 			return err
 		}
+		c.bounds.unmark()
 		c.g.contexts.Put(x.clean())
 		x = nil
 	}

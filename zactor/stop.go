@@ -25,9 +25,7 @@ func (g *Group) StopDrained(ref Ref) error {
 		return zmsg.ErrUnknownActor
 	}
 	c.mu.Lock()
-	if c.closed == nil {
-		c.closed = zmsg.ErrStopped
-	}
+	c.closeLocked()
 	c.mu.Unlock()
 	c.unannounce()
 	_ = c.pushControl(&item{kind: itemStop}) // refused by an actor that has ended meanwhile: that is what was wanted

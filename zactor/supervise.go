@@ -187,11 +187,8 @@ func (e escalation) run(*Context) { panic(e.err) }
 // hold leaves the actor without a goroutine for a while; messages wait, a stop does not.
 func (c *cell) hold(x *Context, d time.Duration) {
 	c.mu.Lock()
-	rest := x.batch[x.next:]
-	c.in = append(append(make([]item, 0, len(rest)+len(c.in)), rest...), c.in...)
-	c.batch, c.taken = 0, nil
+	c.returnLocked(x.batch[x.next:])
 	c.worked += x.worked
-	clear(rest)
 	// running stays on: senders must not start a goroutine.
 	c.more().held = c.g.clock.AfterFunc(d, c.wake)
 	c.mu.Unlock()

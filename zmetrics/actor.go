@@ -11,7 +11,7 @@ type Actor struct {
 	Panics   Counter    // panics of handlers, hooks, timers and continuations
 	Restarts Counter
 	// DeadLetters counts messages that no handler ran for, by reason: stopped, no_handler, expired, cancelled,
-	// client_mark, stale.
+	// client_mark, stale, dropped_oldest, dropped_newest.
 	DeadLetters CounterVec
 	Asks        CounterVec // requests asked, by how they ended: ok or the code
 	LateReplies Counter    // outcomes of requests that had ended before
