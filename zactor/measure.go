@@ -18,13 +18,14 @@ const measureEvery = 32
 //
 // The metrics are labelled with the full name of the message.
 func Measure(m *zmetrics.Handlers) Middleware {
+	base := time.Now() // real time, whatever the group's clock; time.Since takes two thirds of time.Now
 	return func(h HandlerInfo, next Func) Func {
 		k := m.Of(h.Name)
 		n := uint32(0)
 		return func(c *Context) (err error) {
-			begun := int64(-1)
+			begun := time.Duration(-1)
 			if n%measureEvery == 0 || c.wants() {
-				begun = c.cell.g.futures.now()
+				begun = time.Since(base)
 			}
 			n++
 			returned := false
@@ -38,7 +39,7 @@ func Measure(m *zmetrics.Handlers) Middleware {
 					k.Result(resultOf(err))
 				}
 				if begun >= 0 {
-					k.Seconds.Observe(time.Duration(c.cell.g.futures.now() - begun).Seconds())
+					k.Seconds.Observe((time.Since(base) - begun).Seconds())
 				}
 			}()
 			err = next(c)

@@ -31,7 +31,8 @@ type Func func(c *Context) error
 // It sees that the handler has returned, not more: next returns ErrDeferred (or nil) where the reply comes later, by
 // Defer; what Then, Async and timers run later goes through no middleware. When next has returned nil the answer of a
 // typed handler (Handle) has been given already: an error instead is counted, and logged if it has no code, but reaches nobody.
-// A message that does not parse as its type fails within next.
+// A message that does not parse as its type fails within next. Where next waits in Call, a reentrant actor (Reentrant) handles
+// other messages meanwhile, still one at a time.
 type Middleware func(h HandlerInfo, next Func) Func
 
 // HandlerInfo tells middleware what it is put around.

@@ -46,12 +46,12 @@ func Trace(log *slog.Logger) Middleware {
 
 // traced calls next and logs how that went.
 func traced(c *Context, h HandlerInfo, next Func, log *slog.Logger) error {
-	trace, begun := traceText(c.Trace()), c.cell.g.futures.now()
+	trace, begun := traceText(c.Trace()), time.Now()
 	err := next(c)
 	log.LogAttrs(context.Background(), slog.LevelDebug, "message handled",
 		slog.Uint64("actor", c.cell.id), slog.String("name", c.cell.name),
 		slog.Uint64("msg_id", uint64(h.ID)), slog.String("msg", h.Name), slog.String("trace", trace),
-		slog.Duration("duration", time.Duration(c.cell.g.futures.now()-begun)), slog.String("result", resultOf(err)))
+		slog.Duration("duration", time.Since(begun)), slog.String("result", resultOf(err)))
 	return err
 }
 
