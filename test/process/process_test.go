@@ -70,6 +70,11 @@ type program struct {
 // start runs the binary with args and environment. It is killed with the test.
 func start(t *testing.T, name string, env []string, args ...string) *program {
 	t.Helper()
+	return startBinary(t, name, binary, env, args...)
+}
+
+func startBinary(t *testing.T, name, binary string, env []string, args ...string) *program {
+	t.Helper()
 	p := &program{t: t, name: name, done: make(chan struct{})}
 	p.cmd = exec.Command(binary, args...)
 	p.cmd.Dir = t.TempDir()

@@ -1,0 +1,5 @@
+//go:build race
+
+package ztest_test
+
+const raceEnabled = true
