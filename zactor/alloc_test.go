@@ -33,6 +33,21 @@ func TestAllocations(t *testing.T) {
 	})))
 	dropping := spawn(t, g, "", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { done <- struct{}{}; return nil })),
 		zactor.WithOverflow(zactor.DropOldest), zactor.WithMailboxBytes(1<<20))
+	end := func(*zactor.Context) { done <- struct{}{} }
+	fires, stopped, keyed := &testpb.Note{N: 1}, &testpb.Note{N: 2}, &testpb.Note{N: 3}
+	timers := spawn(t, g, "", factory(zactor.HandleTell(func(c *zactor.Context, n *testpb.Note) error {
+		switch n {
+		case fires:
+			c.After(0, end)
+		case stopped:
+			c.After(time.Hour, end).Stop()
+			end(c)
+		case keyed:
+			c.AfterKey("key", time.Hour, end)
+			end(c)
+		}
+		return nil
+	})))
 	deadline, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	ask := func(ctx context.Context, to zactor.Ref) func() {
@@ -54,6 +69,9 @@ func TestAllocations(t *testing.T) {
 		{"ask with a deadline", 0, ask(deadline, ref)},
 		{"ask, and ask from the handler", 1, ask(context.Background(), front)},
 		{"load", 0, func() { ref.Load() }},
+		{"timer that fires", 1, func() { _ = timers.Tell(fires); <-done }},
+		{"timer that is stopped", 1, func() { _ = timers.Tell(stopped); <-done }},
+		{"timer under a key", 1, func() { _ = timers.Tell(keyed); <-done }},
 		{"lookup by name", 0, func() { g.Lookup("x") }},
 	} {
 		if got := testing.AllocsPerRun(2000, c.f); got > c.max {

@@ -1,6 +1,7 @@
 package zactortest_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,17 +16,36 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
+// alarm is an actor that has a timer.
+type alarm struct{}
+
+func (alarm) Handlers() []zactor.Handler { return nil }
+
+func (alarm) OnStart(c *zactor.Context) error {
+	c.After(90*time.Minute, func(c *zactor.Context) { fmt.Println("tea at", c.Now().Format(time.TimeOnly)) })
+	_, err := c.Cron("@daily", func(c *zactor.Context) { fmt.Println("a new day at", c.Now().Format(time.TimeOnly)) })
+	return err
+}
+
 func ExampleClock() {
 	clock := zactortest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	clock.AfterFunc(time.Hour, func() { fmt.Println("tea at", clock.Now().Format(time.TimeOnly)) })
-	late := clock.AfterFunc(2*time.Hour, func() { fmt.Println("never") })
-	clock.Advance(90 * time.Minute)
-	late.Stop()
-	clock.Advance(24 * time.Hour)
+	g, actors, err := zactor.NewManual(zactor.Config{Clock: clock})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := g.Spawn("alarm", func() zactor.Actor { return alarm{} }); err != nil {
+		fmt.Println(err)
+		return
+	}
+	clock.Steps(48*time.Hour, func() { actors.Run(1000) })
+	_ = g.Shutdown(context.Background())
 	fmt.Println(clock.Now().Format(time.DateTime), clock.Pending())
 	// Output:
-	// tea at 13:00:00
-	// 2026-03-02 13:30:00 0
+	// tea at 13:30:00
+	// a new day at 00:00:00
+	// a new day at 00:00:00
+	// 2026-03-03 12:00:00 0
 }
 
 // What is asked of the clock against a list that is sorted by time, and by order of asking within a time.

@@ -1,4 +1,5 @@
-// Package zactortest helps to test actors: a group that ends with the test, and a probe that stands for another actor.
+// Package zactortest helps to test actors: a group that ends with the test, a probe that stands for
+// another actor, and a clock that is moved by hand.
 //
 //	g := zactortest.NewGroup(t, zactor.Config{})
 //	probe := zactortest.NewProbe(t, g, "bank", zactortest.Expect[pb.Pay]())
