@@ -41,10 +41,11 @@ type Nodes struct {
 	t     testing.TB
 	opts  options
 	app   znode.App
-	nodes []*znode.Node
+	nodes []*znode.Node // nil: stopped or killed
 
 	// In memory.
 	bus   *membus.Hub
+	buses []*membus.Bus // of the nodes
 	disc  *memdisc.Hub
 	store *memstore.Store
 	// Real.
@@ -97,7 +98,8 @@ func (c *Nodes) Add() int {
 	if c.opts.real {
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = c.nats.URL(), []string{"http://" + c.etcd.Endpoint()}, "kv"
 	} else {
-		cfg.Backends = znode.Backends{Bus: c.bus.Bus(), Discovery: c.disc.Discovery(), Store: c.store.Share()}
+		c.buses = append(c.buses, c.bus.Bus())
+		cfg.Backends = znode.Backends{Bus: c.buses[k], Discovery: c.disc.Discovery(), Store: c.store.Share()}
 	}
 	if c.opts.settings != nil {
 		c.opts.settings(k, &s)
@@ -134,6 +136,33 @@ func (c *Nodes) Stop(k int) {
 	if err := n.Stop(ctx); err != nil {
 		c.t.Errorf("ztest: stop of node %s: %v", n.Self().ID, err)
 	}
+}
+
+// Kill ends node k as kill -9 does: nobody hears of it any more, and it hears of nobody. Its lease ends before Kill returns.
+// It is for clusters in memory; what is left of the node ends with the test.
+func (c *Nodes) Kill(k int) {
+	c.t.Helper()
+	n := c.nodes[k]
+	if n == nil || c.opts.real {
+		c.t.Fatalf("ztest: Kill(%d): expected a running node, in memory", k)
+	}
+	c.nodes[k] = nil
+	c.buses[k].SetUp(false)
+	c.disc.Expire(n.Self().ID)
+	c.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = n.Stop(ctx) // it can leave nothing in order
+	})
+}
+
+// SetBus takes the bus away from all nodes (false) or gives it back (true). It is for clusters in memory.
+func (c *Nodes) SetBus(up bool) {
+	c.t.Helper()
+	if c.opts.real {
+		c.t.Fatal("ztest: SetBus: expected a cluster in memory")
+	}
+	c.bus.SetUp(up)
 }
 
 // Settle waits until every running node has every running node, ready, in its list.
