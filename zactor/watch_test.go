@@ -417,8 +417,10 @@ func (p *peerWatches) say(format string, args ...any) error {
 	return p.fail
 }
 
-func (p *peerWatches) Watch(a zmsg.Address, id uint64) error   { return p.say("watch %v %d", a, id) }
+func (p *peerWatches) Watch(a zmsg.Address, id uint64) error { return p.say("watch %v %d", a, id) }
+
 func (p *peerWatches) Unwatch(a zmsg.Address, id uint64) error { return p.say("unwatch %v %d", a, id) }
+
 func (p *peerWatches) Down(n zmsg.NodeRef, id uint64, why zactor.Reason) error {
 	return p.say("down %v %d %v", n, id, why)
 }
