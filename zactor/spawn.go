@@ -36,10 +36,8 @@ func WithOverflow(v Overflow) SpawnOption { return func(o *spawnOptions) { o.ove
 
 // WithRestart is what happens when the actor panics.
 func WithRestart(p Policy) SpawnOption {
-	return func(o *spawnOptions) {
-		p = p.withDefaults()
-		o.policy = &p
-	}
+	p = p.withDefaults()
+	return func(o *spawnOptions) { o.policy = &p } // shared by the actors: nobody writes it
 }
 
 // WithType names the actor's type for discovery. Defaults to its Go type.
