@@ -44,12 +44,12 @@ var flagsOnly = func() (all [1 << allHandlerFlags]handlerOptions) {
 
 // types is what all handlers of the same message types share; it never changes.
 type types struct {
-	id    uint32       // message id of the request
-	reply uint32       // message id of the answer, 0 if it has none
-	key   uint32       // number of the request's key field, 0 if it has none
-	name  string       // for errors and logs
-	req   reflect.Type // *Q, nil for HandleRaw
-	err   error        // the types cannot be handled
+	id    uint32 // message id of the request
+	reply uint32 // message id of the answer, 0 if it has none
+	key   uint32 // number of the request's key field, 0 if it has none
+	name  string // for errors and logs
+	req   goType // *Q, zero for HandleRaw
+	err   error  // the types cannot be handled
 }
 
 // ID returns the message id that h handles.
@@ -144,7 +144,7 @@ func typesOf(q, r reflect.Type, req, answer proto.Message) *types {
 	if t, ok := typesCache.Load(key); ok {
 		return t.(*types)
 	}
-	t := &types{name: string(req.ProtoReflect().Descriptor().FullName()), req: reflect.TypeOf(req)}
+	t := &types{name: string(req.ProtoReflect().Descriptor().FullName()), req: goTypeOf(req)}
 	var ok bool
 	if t.id, ok = zmsg.IDOf(req); !ok {
 		t.err = fmt.Errorf("zactor: message %s has no id: add `option (zgame.id) = …;` to it", t.name)
@@ -226,8 +226,8 @@ func find(hs []Handler, id uint32) *Handler {
 // findType returns the handler whose request has the Go type of v. A local send carries no id: comparing types here is
 // cheaper than looking the id up there.
 func findType(hs []Handler, v any) *Handler {
-	t := reflect.TypeOf(v)
-	if t == nil {
+	t := goTypeOf(v)
+	if t == (goType{}) {
 		return nil
 	}
 	for i := range hs {

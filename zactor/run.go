@@ -128,7 +128,15 @@ func (c *cell) span(x *Context) (caught *crash) {
 		}
 		x.next++
 		x.it = it
-		c.handle(x, it)
+		if it.kind == itemMessage {
+			x.worked++
+			c.message(x, it)
+		} else {
+			c.event(x, it)
+		}
+		if x.used {
+			x.endTurn()
+		}
 	}
 	clean = true
 	return nil
@@ -144,12 +152,9 @@ func (c *cell) resume(x *Context) {
 	}
 }
 
-// handle does one item.
-func (c *cell) handle(x *Context, it *item) {
+// event does an item that is no message.
+func (c *cell) event(x *Context, it *item) {
 	switch it.kind {
-	case itemMessage:
-		x.worked++
-		c.message(x, it)
 	case itemDone:
 		x.worked++
 		c.outcome(x, it)
@@ -159,10 +164,7 @@ func (c *cell) handle(x *Context, it *item) {
 		c.halt(StopRequested)
 	case itemBarrier:
 		c.barrier(x, it.value.(*barrier))
-	case itemGone: // stays in the mailbox
-	}
-	if x.used {
-		x.endTurn()
+	case itemMessage, itemGone: // the one is not for here, the other stays in the mailbox
 	}
 }
 
