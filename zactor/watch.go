@@ -31,6 +31,10 @@ type watch struct {
 // Watch runs fn, once, in a turn of this actor, when the actor of ref has ended: here or on another node, whose loss ends
 // the watch too. A restart is no end. It comes by the lifecycle lane: before messages that wait, also before
 // those that the ended actor had sent. The watch ends with this actor's instance; OnStart of the next one watches again.
+//
+// Actors of a node that stops in order are down with StopShutdown, or with LostNode where the news that it left comes first;
+// those of a node that dies with LostNode, when its lease has ended. While the bus is away Downs wait. In a shutdown of its own
+// group a watcher may be stopped before it hears.
 func (c *Context) Watch(ref Ref, fn func(c *Context, d Down)) Watch {
 	w := &watch{by: c.cell, epoch: c.cell.epoch, of: ref, fn: fn}
 	x := c.cell.more()
