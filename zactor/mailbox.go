@@ -51,6 +51,7 @@ const (
 type mailbox struct {
 	mu      sync.Mutex
 	in      []item        // guarded by mu
+	behind  int           // guarded by mu: items in full
 	batch   int           // guarded by mu: length of the batch that the goroutine works on
 	taken   *atomic.Int32 // guarded by mu: how many items of the batch the goroutine has begun; not in this cache line
 	closed  error         // guarded by mu: messages are refused with it; nil while open
@@ -59,6 +60,7 @@ type mailbox struct {
 	dead    bool          // guarded by mu: control items are refused too
 	removed bool          // guarded by mu: the actor is out of the group's tables, its name is free
 	spare   []item        // guarded by mu; empty, nil while the goroutine works on it
+	full    [][]item      // guarded by mu: what a plain mailbox holds before in, in segments of pooledItems
 	bounds  *bounds       // set at construction; nil for a plain mailbox
 }
 
@@ -68,6 +70,7 @@ func (b *mailbox) waitingLocked() int {
 	if q := b.bounds; q != nil {
 		return n - q.head - q.tombs
 	}
+	n += b.behind
 	if b.batch > 0 {
 		n += max(0, b.batch-int(b.taken.Load()))
 	}
@@ -87,6 +90,9 @@ func (b *mailbox) queueLocked() []item {
 	if q := b.bounds; q != nil {
 		return b.in[q.head:]
 	}
+	if b.full != nil {
+		return slices.Concat(append(b.full, b.in)...)
+	}
 	return b.in
 }
 
@@ -100,7 +106,7 @@ func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err
 			b.mu.Unlock()
 			return false, err
 		}
-		if n := len(b.in) + b.batch; n >= int(b.limit) && (b.limit == 0 || b.waitingLocked() >= int(b.limit)) {
+		if n := len(b.in) + b.behind + b.batch; n >= int(b.limit) && (b.limit == 0 || b.waitingLocked() >= int(b.limit)) {
 			b.mu.Unlock()
 			return false, zmsg.ErrBusy
 		}
@@ -118,9 +124,21 @@ func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err
 	return start, nil
 }
 
-// growLocked moves the queue to a larger buffer, from the pool if it has one; the caller holds mu.
+// growLocked makes room for one more item; the caller holds mu. It moves the queue to a larger buffer, from the pool if it has
+// one; a plain mailbox of pooledItems goes on in a new segment: moving a long queue again and again costs more than it.
 func (b *mailbox) growLocked(pool *sync.Pool) {
 	p, _ := pool.Get().(*[]item)
+	if len(b.in) >= pooledItems && b.bounds == nil {
+		b.full = append(b.full, b.in)
+		b.behind += len(b.in)
+		switch {
+		case p == nil:
+			b.in = make([]item, 0, pooledItems)
+		default:
+			b.in = *p
+		}
+		return
+	}
 	if p == nil || cap(*p) <= len(b.in) {
 		if p != nil {
 			pool.Put(p)
@@ -151,7 +169,11 @@ func (b *mailbox) swapLocked(taken *atomic.Int32, pool *sync.Pool) []item {
 		return b.takeLocked(pool)
 	}
 	batch := b.in
-	b.in, b.spare = b.spare, nil
+	if b.full != nil {
+		batch = b.oldestLocked()
+	} else {
+		b.in, b.spare = b.spare, nil
+	}
 	taken.Store(0)
 	b.batch, b.taken = len(batch), taken
 	return batch
@@ -162,6 +184,9 @@ func (b *mailbox) stepLocked(taken *atomic.Int32, pool *sync.Pool) []item {
 	if b.bounds != nil {
 		return b.takeLocked(pool)
 	}
+	if b.full != nil {
+		b.in, b.full, b.behind = b.queueLocked(), nil, 0
+	}
 	n := min(1, len(b.in))
 	batch := slices.Clone(b.in[:n])
 	b.in = slices.Delete(b.in, 0, n)
@@ -170,10 +195,26 @@ func (b *mailbox) stepLocked(taken *atomic.Int32, pool *sync.Pool) []item {
 	return batch
 }
 
+// oldestLocked takes the oldest full segment.
+func (b *mailbox) oldestLocked() []item {
+	s := b.full[0]
+	b.full[0] = nil
+	b.full = b.full[1:]
+	if len(b.full) == 0 {
+		b.full = nil
+	}
+	b.behind -= len(s)
+	return s
+}
+
 // doneLocked gives the worked-off batch back as the spare buffer; the caller holds mu and has cleared it.
-func (b *mailbox) doneLocked(batch []item) {
+func (b *mailbox) doneLocked(batch []item, pool *sync.Pool) {
 	b.batch, b.taken = 0, nil
-	if b.bounds == nil && cap(batch) <= pooledItems {
+	switch {
+	case b.bounds != nil || cap(batch) > pooledItems:
+	case b.spare != nil: // of before full segments came
+		recycle(batch, pool)
+	default:
 		b.spare = batch[:0]
 	}
 }

@@ -17,7 +17,11 @@ func TestMailboxModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var pool sync.Pool
 		var taken atomic.Int32
-		b := mailbox{limit: int32(rapid.IntRange(1, 200).Draw(t, "limit"))}
+		limit, pushes := rapid.IntRange(1, 200).Draw(t, "limit"), 300
+		if rapid.IntRange(0, 9).Draw(t, "long") == 0 { // several segments
+			limit, pushes = 5*pooledItems, 3*pooledItems
+		}
+		b := mailbox{limit: int32(limit)}
 		var model []int64
 		next := int64(0)
 		push := func(control bool) {
@@ -35,8 +39,8 @@ func TestMailboxModel(t *testing.T) {
 			next++
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "rounds") {
-			for range rapid.IntRange(0, 300).Draw(t, "pushes") {
-				push(rapid.IntRange(0, 9).Draw(t, "kind") == 0)
+			for i := range rapid.IntRange(0, pushes).Draw(t, "pushes") {
+				push(i%10 == 3)
 			}
 			if len(model) == 0 {
 				continue
@@ -59,7 +63,7 @@ func TestMailboxModel(t *testing.T) {
 			}
 			clear(batch)
 			b.mu.Lock()
-			b.doneLocked(batch)
+			b.doneLocked(batch, &pool)
 			if len(b.in) == 0 {
 				b.idleLocked(&pool)
 				if cap(b.in) > keptItems || cap(b.spare) > keptItems {

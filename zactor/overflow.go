@@ -242,13 +242,14 @@ func (b *mailbox) returnLocked(rest []item) {
 		q.head, q.scan = 0, 0
 	}
 	b.in = append(append(make([]item, 0, len(rest)+len(waiting)), rest...), waiting...)
+	b.full, b.behind = nil, 0
 	clear(rest)
 }
 
 // emptyLocked takes all that waits, tombstones with it, from a mailbox whose actor ends.
 func (b *mailbox) emptyLocked() []item {
 	in := b.queueLocked()
-	b.in, b.batch, b.taken = nil, 0, nil
+	b.in, b.full, b.behind, b.batch, b.taken = nil, nil, 0, 0, nil
 	if q := b.bounds; q != nil {
 		q.head, q.tombs, q.scan, q.users, q.bytes = 0, 0, 0, 0, 0
 	}

@@ -32,7 +32,7 @@ func (c *cell) turns(x *Context) {
 	for {
 		c.mu.Lock()
 		if x.batch != nil {
-			c.doneLocked(x.batch)
+			c.doneLocked(x.batch, &c.g.buffers)
 			x.batch, x.next = nil, 0
 		}
 		switch {
