@@ -149,7 +149,7 @@ func (c *Context) call(to Ref, req proto.Message) (*future, error) {
 	c.cell.mu.Lock()
 	severed := x.severed // else sever finds f
 	if !severed {
-		x.waiting, x.token = f, token
+		x.waiting, x.token, x.waitsFor = f, token, to
 	}
 	c.cell.mu.Unlock()
 	if severed {
@@ -166,7 +166,7 @@ func (c *Context) call(to Ref, req proto.Message) (*future, error) {
 		g.codes.ended(f.reply.Code)
 	}
 	c.cell.mu.Lock()
-	x.waiting = nil
+	x.waiting, x.waitsFor = nil, Ref{}
 	c.cell.mu.Unlock()
 	if err != nil {
 		if !f.close(token) {

@@ -30,7 +30,7 @@ type cell struct {
 
 	signal atomic.Uint32 // see signal.go
 
-	// Owned by the turn (before the first: by Spawn); handlers is written under mu as well, so that Deliver may read it.
+	// Owned by the turn (before the first: by Spawn); actor and handlers are written under mu as well, so that others may read them.
 	actor    Actor
 	handlers []Handler
 	epoch    uint32 // counts instances: continuations of an older one do not run
@@ -64,8 +64,9 @@ type extra struct {
 	cancel   context.CancelCauseFunc
 	gone     chan struct{} // closed when the actor is gone
 	held     ClockTimer    // the actor waits to be restarted, with no goroutine
-	waiting  *future       // what the handler waits for, and the token
+	waiting  *future       // what the handler waits for, the token, and of whom
 	token    uint64
+	waitsFor Ref
 	cut      int  // messages that its end has cut
 	severed  bool // the actor is cut off, by a shutdown or its parent's restart: its handler must not wait any more
 }

@@ -39,6 +39,7 @@ type Context struct {
 	goexit *crash       // hands a crash from a goroutine that is ending to the next
 	none   item         // see nothing
 	random *turnRand    // nil until a turn asks for it; stays in the pool
+	watched
 }
 
 // nothing is the item of a turn that is about no message.

@@ -34,7 +34,9 @@
 //
 // An actor has a goroutine while messages wait, none while it is idle. A handler may block: others go on. A group has up to
 // Config.AsyncWorkers more, and those of Config.AsyncPools, while Async has work. Timers, and the time-outs of open requests, are calls of the Clock, short and
-// on its goroutines. An idle group has none and uses no CPU. Shutdown ends them all, and says which did not.
+// on its goroutines. So are the rounds of the watchdog, which tells of handlers that run too long (Config.HandlerLimit) and of
+// mailboxes that stay full (Config.QueueMark): there are none while no actor runs. The goroutines of actors carry a pprof
+// label, zactor, by which it finds their stacks. An idle group has none and uses no CPU. Shutdown ends them all, and says which did not.
 //
 // # Failure
 //

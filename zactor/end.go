@@ -26,9 +26,8 @@ func (c *cell) create() (err error) {
 			return err
 		}
 	}
-	c.actor = a
 	c.mu.Lock()
-	c.handlers = hs
+	c.actor, c.handlers = a, hs
 	c.mu.Unlock()
 	return nil
 }
@@ -139,6 +138,7 @@ func (c *cell) finish(x *Context, cut int) {
 		w.down(why)
 	}
 	if x != nil {
+		x.on.Store(nil)
 		c.g.contexts.Put(x.clean())
 	}
 }

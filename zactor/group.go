@@ -72,6 +72,14 @@ type Config struct {
 	MailboxBytes int
 	// Overflow is what happens to a message for an actor whose mailbox is full; see WithOverflow. Defaults to Reject.
 	Overflow Overflow
+	// HandlerLimit is how long a handler may run before it is told of: once, by a warning with its stack and a counter.
+	// It comes at most a quarter later. Defaults to 5 s; -1 is no limit. A handler that waits counts too.
+	HandlerLimit time.Duration
+	// QueueMark is the share of a mailbox's bound above which it counts as full, 0 to 1. One that stays so for QueueTime is told of by a
+	// warning (what waits, and for how long) and a counter, and again after six times as long. Defaults to 0.8; -1 is no mark.
+	QueueMark float64
+	// QueueTime is how long a mailbox may stay above QueueMark. Defaults to 10 s.
+	QueueTime time.Duration
 	// AskTimeout is how long a request waits whose caller sets no deadline. Defaults to 10 s.
 	AskTimeout time.Duration
 	// Restart is what happens to an actor that panics; see WithRestart.
@@ -110,6 +118,15 @@ func (c Config) withDefaults() Config {
 	if c.Mailbox == 0 {
 		c.Mailbox = 1024
 	}
+	if c.HandlerLimit == 0 {
+		c.HandlerLimit = 5 * time.Second
+	}
+	if c.QueueMark == 0 {
+		c.QueueMark = 0.8
+	}
+	if c.QueueTime == 0 {
+		c.QueueTime = 10 * time.Second
+	}
 	if c.AskTimeout == 0 {
 		c.AskTimeout = 10 * time.Second
 	}
@@ -133,10 +150,16 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("zactor: Config.Mailbox is %d: want 1 to %d", c.Mailbox, maxMailbox))
 	}
 	errs = append(errs, validateBytes("Config.MailboxBytes", c.MailboxBytes), c.Overflow.validate("Config.Overflow"))
+	if c.HandlerLimit < -1 {
+		errs = append(errs, fmt.Errorf("zactor: Config.HandlerLimit is %v: want a positive duration, or -1 for no limit", c.HandlerLimit))
+	}
+	if c.QueueMark != -1 && !(c.QueueMark > 0 && c.QueueMark <= 1) {
+		errs = append(errs, fmt.Errorf("zactor: Config.QueueMark is %v: want above 0 and at most 1, or -1 for no mark", c.QueueMark))
+	}
 	for _, d := range []struct {
 		name string
 		v    time.Duration
-	}{{"AskTimeout", c.AskTimeout}, {"StopTimeout", c.StopTimeout}} {
+	}{{"QueueTime", c.QueueTime}, {"AskTimeout", c.AskTimeout}, {"StopTimeout", c.StopTimeout}} {
 		if d.v < 0 {
 			errs = append(errs, fmt.Errorf("zactor: Config.%s is %v: want a positive duration", d.name, d.v))
 		}
@@ -163,17 +186,18 @@ func (c *Config) asyncPool() AsyncPool { return AsyncPool{c.AsyncWorkers, c.Asyn
 // Group hosts the actors of a node. Its methods may be called from any goroutine.
 type Group struct {
 	// Set at construction.
-	cfg     Config
-	log     *slog.Logger
-	clock   Clock
-	futures *futures
-	jobs    pools
-	dead    [deadReasons]zmetrics.Counter
-	refuse  [4]zmetrics.Counter // busy, stopped, client_mark, draining
-	ended   [reasons]zmetrics.Counter
-	manual  *Manual // nil: actors have goroutines
-	peers   *peers
-	codes   codeCounters
+	cfg      Config
+	log      *slog.Logger
+	clock    Clock
+	futures  *futures
+	jobs     pools
+	dead     [deadReasons]zmetrics.Counter
+	refuse   [4]zmetrics.Counter // busy, stopped, client_mark, draining
+	ended    [reasons]zmetrics.Counter
+	manual   *Manual // nil: actors have goroutines
+	peers    *peers
+	codes    codeCounters
+	watchdog *watchdog
 
 	// Pools: what actors need during a turn only.
 	contexts sync.Pool // *Context
@@ -209,7 +233,8 @@ func newGroup(cfg Config, manual *Manual) (*Group, error) {
 	g.futures.manual = manual
 	g.jobs = newPools(&cfg, &g.wg)
 	g.timers.g = g
-	g.contexts.New = func() any { return new(Context) }
+	g.watchdog = newWatchdog(g)
+	g.contexts.New = g.watchdog.newContext
 	for r := range g.dead {
 		g.dead[r] = cfg.Metrics.DeadLetters.With(deadReason(r).String())
 	}

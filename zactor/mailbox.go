@@ -59,6 +59,7 @@ type mailbox struct {
 	running bool          // guarded by mu: a goroutine is there, or a starter, and will look again
 	dead    bool          // guarded by mu: control items are refused too
 	removed bool          // guarded by mu: the actor is out of the group's tables, its name is free
+	swaps   uint32        // guarded by mu: batches taken
 	spare   []item        // guarded by mu; empty, nil while the goroutine works on it
 	full    [][]item      // guarded by mu: what a plain mailbox holds before in, in segments of pooledItems
 	bounds  *bounds       // set at construction; nil for a plain mailbox
@@ -166,8 +167,10 @@ func recycle(buf []item, pool *sync.Pool) {
 // counts in taken what it begins.
 func (b *mailbox) swapLocked(taken *atomic.Int32, pool *sync.Pool) []item {
 	if b.bounds != nil {
+		b.taken = taken
 		return b.takeLocked(pool)
 	}
+	b.swaps++
 	batch := b.in
 	if b.full != nil {
 		batch = b.oldestLocked()

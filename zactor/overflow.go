@@ -116,6 +116,7 @@ type bounds struct {
 	scan    int       // no item before it can be dropped
 	users   int       // items that can be dropped
 	bytes   int       // their sizes
+	passed  int       // items that have gone from the front
 	waiters list.List // of *waiter, the oldest first; not empty only while something waits in the mailbox
 
 	// Owned by the turn.
@@ -226,6 +227,7 @@ func (b *mailbox) tidyLocked() {
 		n++
 	}
 	clear(b.in[n:])
+	q.passed += len(b.in) - n
 	b.in = b.in[:n]
 	q.head, q.tombs, q.scan = 0, 0, scan
 }
@@ -239,6 +241,7 @@ func (b *mailbox) returnLocked(rest []item) {
 		for i := range rest {
 			q.count(&rest[i], 1)
 		}
+		q.passed += q.head - len(rest)
 		q.head, q.scan = 0, 0
 	}
 	b.in = append(append(make([]item, 0, len(rest)+len(waiting)), rest...), waiting...)

@@ -17,6 +17,7 @@ func Reentrant() SpawnOption { return func(o *spawnOptions) { o.reentrant = true
 // suspension is a handler of a reentrant actor that has waited at least once. It runs on a goroutine of its own from then on, and
 // only while the actor's loop has lent it the turn.
 type suspension struct {
+	x     *Context
 	f     *future // what it waits for
 	token uint64
 	turn  chan error        // the loop lends the turn: nil when f has its outcome, else why it will have none
@@ -73,7 +74,7 @@ func (c *Context) suspend(f *future, token uint64) error {
 	s := c.susp
 	first := s == nil
 	if first {
-		s = &suspension{turn: make(chan error), back: make(chan *handlerExit)}
+		s = &suspension{x: c, turn: make(chan error), back: make(chan *handlerExit)}
 		c.susp = s
 		own := *c.it // the batch is not this goroutine's any more
 		c.it = &own
@@ -105,13 +106,16 @@ func (c *Context) suspend(f *future, token uint64) error {
 // goOn is the loop of an actor whose goroutine has become a suspended handler's.
 func (c *cell) goOn(x *Context) {
 	c.bounds.mark()
+	x.tag()
 	if c.work(x) {
 		c.turns(x)
 	}
 }
 
 // lend gives the turn to a suspended handler until it ends or waits again: its outcome is there.
-func (c *cell) lend(s *suspension) {
+func (c *cell) lend(x *Context, s *suspension) {
+	x.lent.Store(s.x)
+	defer x.lent.Store(nil)
 	delete(c.extra.Load().suspended, s)
 	s.f = nil
 	s.turn <- nil

@@ -12,6 +12,7 @@ import (
 func (c *cell) loop() {
 	c.bounds.mark()
 	x := c.g.context(c)
+	x.tag()
 	if c.takeHeld() && !c.restart(x) {
 		return
 	}
@@ -22,6 +23,7 @@ func (c *cell) loop() {
 func (g *Group) context(c *cell) *Context {
 	x := g.contexts.Get().(*Context)
 	x.cell = c
+	x.begin(c)
 	return x
 }
 
@@ -223,7 +225,7 @@ func (c *cell) outcome(x *Context, it *item) {
 	if s := f.susp; s != nil {
 		c.endOutcome(nil, it)
 		if s.f == f {
-			c.lend(s)
+			c.lend(x, s)
 		} else {
 			f.put()
 		}

@@ -67,6 +67,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	g.closed.Store(true)
 	stuck := g.stopAll(ctx)
 	g.jobs.end()
+	g.watchdog.end()
 	g.futures.end()
 	async := !g.wait(ctx)
 
