@@ -453,7 +453,7 @@ func (c *cell) kindName(k any) string {
 		return map[itemKind]string{itemDone: "outcome", itemTimer: "timer", itemStop: "stop", itemBarrier: "shutdown"}[k]
 	case reflect.Type:
 		if k != nil && k.Kind() == reflect.Pointer {
-			if m, ok := reflect.Zero(k).Interface().(proto.Message); ok {
+			if m, ok := reflect.TypeAssert[proto.Message](reflect.Zero(k)); ok {
 				return string(m.ProtoReflect().Descriptor().FullName())
 			}
 		}

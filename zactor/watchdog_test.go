@@ -63,7 +63,7 @@ func watchedGroup(tb testing.TB, change func(*zactor.Config)) (*zactor.Group, *l
 // slowInside is what a stack has to name.
 //
 //go:noinline
-func slowInside(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // in a synctest bubble
+func slowInside(d time.Duration) { time.Sleep(d) }
 
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
