@@ -12,30 +12,34 @@ import (
 // cell is what the group keeps for one actor: the mailbox, the instance, and how to make the next. What an idle actor
 // does not need is in extra or borrowed from pools during a turn.
 //
-// The order of the fields keeps what senders write (the mailbox) and what the actor's goroutine reads and writes for each
-// message (at the end) a cache line apart.
+// The order of the fields: first what senders write, then, in other cache lines, what a turn reads and writes, at the end what is seldom
+// needed.
 type cell struct {
 	mailbox
 
+	signal atomic.Uint32 // see signal.go
+
+	// Owned by the turn.
+	pending int32  // continuations that have not come back
+	worked  uint32 // messages handled since the shutdown asked last, without those of the Context
+	epoch   uint32 // counts instances: continuations and timers of an older one do not run
+
 	// Set at construction.
-	g       *Group
-	run     func() // the goroutine's function, made once: `go c.loop()` would allocate each time
-	id      uint64 // set when the cell enters the table
-	name    string // "" if none
-	factory func() Actor
-	opts    *spawnOptions
+	run func() // the goroutine's function, made once: `go c.loop()` would allocate each time
+	g   *Group
+
+	// Owned by the turn (before the first: by Spawn); actor and handlers are written under mu as well, so that others may read them.
+	handlers []Handler
+	actor    Actor
 
 	extra     atomic.Pointer[extra] // made when needed, then it stays
 	announced atomic.Bool
 
-	signal atomic.Uint32 // see signal.go
-
-	// Owned by the turn (before the first: by Spawn); actor and handlers are written under mu as well, so that others may read them.
-	actor    Actor
-	handlers []Handler
-	epoch    uint32 // counts instances: continuations of an older one do not run
-	pending  int32  // continuations that have not come back
-	worked   uint32 // messages handled since the shutdown asked last, without those of the Context
+	// Set at construction.
+	opts    *spawnOptions
+	id      uint64 // set when the cell enters the table
+	name    string // "" if none
+	factory func() Actor
 }
 
 // extra is what only some actors need.

@@ -70,9 +70,14 @@ func (c *Context) endTurn() {
 
 // clean makes c fit for the pool.
 func (c *Context) clean() *Context {
-	c.endTurn()
+	if c.used {
+		c.endTurn()
+	}
+	if c.it == &c.none {
+		c.none = item{}
+	}
 	c.cell, c.it, c.worked, c.now = nil, nil, 0, time.Time{}
-	c.batch, c.next, c.none, c.susp = nil, 0, item{}, nil
+	c.batch, c.next, c.susp = nil, 0, nil
 	return c
 }
 

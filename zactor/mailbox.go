@@ -48,20 +48,21 @@ const (
 //
 // The bound counts what waits, in both slices; control items (outcomes, timers, session ends, stop) are never refused.
 // Their number is bounded by those who make them. What a full mailbox does otherwise, and bounds by bytes, are in bounds.
+//
+// The order of the fields keeps what every sender touches in one cache line.
 type mailbox struct {
 	mu      sync.Mutex
 	in      []item        // guarded by mu
-	behind  int           // guarded by mu: items in full
-	batch   int           // guarded by mu: length of the batch that the goroutine works on
 	taken   *atomic.Int32 // guarded by mu: how many items of the batch the goroutine has begun; not in this cache line
-	closed  error         // guarded by mu: messages are refused with it; nil while open
+	older   *[][]item     // guarded by mu: what a plain mailbox holds before in, in segments of pooledItems; nil if nothing
+	ahead   int32         // guarded by mu: items in older and in the batch that the goroutine works on
 	limit   int32         // set at construction; 0 where bounds has it
 	running bool          // guarded by mu: a goroutine is there, or a starter, and will look again
+	closed  bool          // guarded by mu: messages are refused with ErrStopped
 	dead    bool          // guarded by mu: control items are refused too
 	removed bool          // guarded by mu: the actor is out of the group's tables, its name is free
 	swaps   uint32        // guarded by mu: batches taken
 	spare   []item        // guarded by mu; empty, nil while the goroutine works on it
-	full    [][]item      // guarded by mu: what a plain mailbox holds before in, in segments of pooledItems
 	bounds  *bounds       // set at construction; nil for a plain mailbox
 }
 
@@ -71,9 +72,12 @@ func (b *mailbox) waitingLocked() int {
 	if q := b.bounds; q != nil {
 		return n - q.head - q.tombs
 	}
-	n += b.behind
-	if b.batch > 0 {
-		n += max(0, b.batch-int(b.taken.Load()))
+	if b.ahead > 0 {
+		begun := int32(0)
+		if b.taken != nil {
+			begun = b.taken.Load()
+		}
+		n += int(max(0, b.ahead-begun))
 	}
 	return n
 }
@@ -91,10 +95,18 @@ func (b *mailbox) queueLocked() []item {
 	if q := b.bounds; q != nil {
 		return b.in[q.head:]
 	}
-	if b.full != nil {
-		return slices.Concat(append(b.full, b.in)...)
+	if b.older != nil {
+		return slices.Concat(append(*b.older, b.in)...)
 	}
 	return b.in
+}
+
+// frontLocked returns the oldest part of queueLocked: at least pooledItems of it, or all.
+func (b *mailbox) frontLocked() []item {
+	if b.older != nil {
+		return (*b.older)[0]
+	}
+	return b.queueLocked()
 }
 
 // push appends it, and tells whether the caller has to start the goroutine. control items pass the bound, and a
@@ -102,12 +114,11 @@ func (b *mailbox) queueLocked() []item {
 func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err error) {
 	b.mu.Lock()
 	if !control {
-		if b.closed != nil {
-			err = b.closed
+		if b.closed {
 			b.mu.Unlock()
-			return false, err
+			return false, zmsg.ErrStopped
 		}
-		if n := len(b.in) + b.behind + b.batch; n >= int(b.limit) && (b.limit == 0 || b.waitingLocked() >= int(b.limit)) {
+		if n := len(b.in) + int(b.ahead); n >= int(b.limit) && (b.limit == 0 || b.waitingLocked() >= int(b.limit)) {
 			b.mu.Unlock()
 			return false, zmsg.ErrBusy
 		}
@@ -130,8 +141,11 @@ func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err
 func (b *mailbox) growLocked(pool *sync.Pool) {
 	p, _ := pool.Get().(*[]item)
 	if len(b.in) >= pooledItems && b.bounds == nil {
-		b.full = append(b.full, b.in)
-		b.behind += len(b.in)
+		if b.older == nil {
+			b.older = new([][]item)
+		}
+		*b.older = append(*b.older, b.in)
+		b.ahead += int32(len(b.in))
 		switch {
 		case p == nil:
 			b.in = make([]item, 0, pooledItems)
@@ -171,14 +185,14 @@ func (b *mailbox) swapLocked(taken *atomic.Int32, pool *sync.Pool) []item {
 		return b.takeLocked(pool)
 	}
 	b.swaps++
-	batch := b.in
-	if b.full != nil {
-		batch = b.oldestLocked()
-	} else {
-		b.in, b.spare = b.spare, nil
-	}
 	taken.Store(0)
-	b.batch, b.taken = len(batch), taken
+	b.taken = taken
+	if b.older != nil {
+		return b.oldestLocked()
+	}
+	batch := b.in
+	b.in, b.spare = b.spare, nil
+	b.ahead = int32(len(batch))
 	return batch
 }
 
@@ -187,34 +201,37 @@ func (b *mailbox) stepLocked(taken *atomic.Int32, pool *sync.Pool) []item {
 	if b.bounds != nil {
 		return b.takeLocked(pool)
 	}
-	if b.full != nil {
-		b.in, b.full, b.behind = b.queueLocked(), nil, 0
+	if b.older != nil {
+		b.in, b.older = b.queueLocked(), nil
 	}
 	n := min(1, len(b.in))
 	batch := slices.Clone(b.in[:n])
 	b.in = slices.Delete(b.in, 0, n)
 	taken.Store(0)
-	b.batch, b.taken = n, taken
+	b.ahead, b.taken = int32(n), taken
 	return batch
 }
 
-// oldestLocked takes the oldest full segment.
+// oldestLocked takes the oldest segment; it stays counted in ahead.
 func (b *mailbox) oldestLocked() []item {
-	s := b.full[0]
-	b.full[0] = nil
-	b.full = b.full[1:]
-	if len(b.full) == 0 {
-		b.full = nil
+	list := *b.older
+	oldest := list[0]
+	list[0] = nil
+	if *b.older = list[1:]; len(list) == 1 {
+		b.older = nil
 	}
-	b.behind -= len(s)
-	return s
+	return oldest
 }
 
 // doneLocked gives the worked-off batch back as the spare buffer; the caller holds mu and has cleared it.
 func (b *mailbox) doneLocked(batch []item, pool *sync.Pool) {
-	b.batch, b.taken = 0, nil
+	b.taken = nil
+	if b.bounds != nil {
+		return
+	}
+	b.ahead -= int32(len(batch))
 	switch {
-	case b.bounds != nil || cap(batch) > pooledItems:
+	case cap(batch) > pooledItems:
 	case b.spare != nil: // of before full segments came
 		recycle(batch, pool)
 	default:

@@ -158,7 +158,7 @@ func (c *cell) step(m *Manual) {
 		return
 	}
 	c.mu.Lock()
-	c.batch, c.taken = 0, nil
+	c.ahead, c.taken = 0, nil
 	c.worked += x.worked
 	more := len(c.in) > 0 || c.signal.Load() != 0
 	if !more {

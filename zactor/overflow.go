@@ -235,7 +235,7 @@ func (b *mailbox) tidyLocked() {
 // returnLocked puts the part of a batch that was not begun back to the front of the queue; the goroutine works on no batch
 // any more.
 func (b *mailbox) returnLocked(rest []item) {
-	b.batch, b.taken = 0, nil
+	b.taken = nil
 	waiting := b.queueLocked()
 	if q := b.bounds; q != nil {
 		for i := range rest {
@@ -245,14 +245,14 @@ func (b *mailbox) returnLocked(rest []item) {
 		q.head, q.scan = 0, 0
 	}
 	b.in = append(append(make([]item, 0, len(rest)+len(waiting)), rest...), waiting...)
-	b.full, b.behind = nil, 0
+	b.older, b.ahead = nil, 0
 	clear(rest)
 }
 
 // emptyLocked takes all that waits, tombstones with it, from a mailbox whose actor ends.
 func (b *mailbox) emptyLocked() []item {
 	in := b.queueLocked()
-	b.in, b.full, b.behind, b.batch, b.taken = nil, nil, 0, 0, nil
+	b.in, b.older, b.ahead, b.taken = nil, nil, 0, nil
 	if q := b.bounds; q != nil {
 		q.head, q.tombs, q.scan, q.users, q.bytes = 0, 0, 0, 0, 0
 	}
@@ -261,9 +261,9 @@ func (b *mailbox) emptyLocked() []item {
 
 // closeLocked refuses messages from now on, and those that wait for room.
 func (b *mailbox) closeLocked() {
-	b.closed = zmsg.ErrStopped
+	b.closed = true
 	if b.bounds != nil {
-		b.refuseLocked(b.closed)
+		b.refuseLocked(zmsg.ErrStopped)
 	}
 }
 
@@ -276,9 +276,9 @@ func (c *cell) pushBounded(it *item, p patience) (start bool, err error) {
 	var space [1]item
 	dropped := space[:0]
 	c.mu.Lock()
-	if err := c.closed; err != nil {
+	if c.closed {
 		c.mu.Unlock()
-		return false, err
+		return false, zmsg.ErrStopped
 	}
 	fits := q.waiters.Len() == 0 && c.fitsLocked(it.size)
 	if !fits && q.policy == DropOldest {

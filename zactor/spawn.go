@@ -224,7 +224,7 @@ func (g *Group) Ensure(ctx context.Context, name string, factory func() Actor, o
 func (c *cell) ending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closed != nil || c.reason() != 0
+	return c.closed || c.reason() != 0
 }
 
 // Spec is one actor of SpawnAll; the fields are Spawn's arguments.

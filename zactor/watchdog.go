@@ -368,7 +368,7 @@ func (w *watchdog) reportFull(now time.Time) {
 			continue
 		}
 		c.mu.Lock()
-		typ, top, looked := c.typ(c.actor), c.topLocked(), min(len(c.queueLocked()), topLooks)
+		typ, top, looked := c.typ(c.actor), c.topLocked(), min(len(c.frontLocked()), topLooks)
 		c.mu.Unlock()
 		w.g.log.Warn("mailbox stays full", "actor", c.id, "name", c.name, "type", typ, "waiting", n, "bound", c.bound(),
 			"for", now.Sub(f.since), "head_age", age, "top", top, "top_of", looked, "suppressed", suppressed)
@@ -400,8 +400,15 @@ func (b *mailbox) endsLocked() (head, end position) {
 		return position{0, q.passed + q.head}, position{0, q.passed + len(b.in)}
 	}
 	end = position{b.swaps + 1, len(b.in)}
-	if b.batch > 0 {
-		if begun := int(b.taken.Load()); begun < b.batch {
+	batch := int(b.ahead)
+	if b.older != nil { // each segment will be a batch
+		end.batch += uint32(len(*b.older))
+		for _, s := range *b.older {
+			batch -= len(s)
+		}
+	}
+	if b.taken != nil {
+		if begun := int(b.taken.Load()); begun < batch {
 			return position{b.swaps, begun}, end
 		}
 	}
@@ -417,8 +424,10 @@ const (
 // topLocked returns the most frequent types of the messages that wait, with how many.
 func (c *cell) topLocked() []string {
 	count := map[any]int{}
-	for i := range c.queueLocked()[:min(len(c.queueLocked()), topLooks)] {
-		switch it := &c.queueLocked()[i]; {
+	front := c.frontLocked()
+	front = front[:min(len(front), topLooks)]
+	for i := range front {
+		switch it := &front[i]; {
 		case it.kind == itemMessage && it.id != 0:
 			count[it.id]++
 		case it.kind == itemMessage:
