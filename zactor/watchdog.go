@@ -21,7 +21,10 @@ import (
 // nanoseconds.
 //
 // It sets signalProbe on the actors that work, and their loops take it away between two messages (attend): where it is
-// still there, the same handler has been running since.
+// still there, the same handler has been running since. What Spawn runs on its caller's goroutine, OnStop, and an actor that waits for
+// its restart are not watched.
+//
+// While it is on, a timer is pending, for which the runtime reads its clock each time that it schedules on that processor.
 type watchdog struct {
 	// Set at construction.
 	g      *Group
@@ -421,7 +424,7 @@ const (
 	topTypes = 3
 )
 
-// topLocked returns the most frequent types of the messages that wait, with how many.
+// topLocked returns the most frequent types of the oldest messages that wait, with how many.
 func (c *cell) topLocked() []string {
 	count := map[any]int{}
 	front := c.frontLocked()
