@@ -65,7 +65,7 @@ browser-test: build ## two tabs on two nodes in headless Chromium (Debian's pack
 	cd test/browser && npm ci --no-audit --no-fund --silent
 	cd test/browser && GAMESERVER=../../$(BIN)/gameserver npm test --silent
 
-FUZZ := ./zmsg:FuzzFrame ./zmsg:FuzzEnvelope ./zmsg:FuzzPacket ./zmsg:FuzzBatch ./zmsg:FuzzText ./internal/settings:FuzzLoad ./internal/mongowire:FuzzRead
+FUZZ := ./zmsg:FuzzFrame ./zmsg:FuzzEnvelope ./zmsg:FuzzPacket ./zmsg:FuzzBatch ./zmsg:FuzzText ./internal/settings:FuzzLoad ./internal/mongowire:FuzzRead ./zactor:FuzzReadRecord
 
 fuzz: ## every fuzz target for FUZZTIME (10s); what a client may send to a gate for a minute
 	go test -run '^$$' -fuzz '^FuzzMessage$$' -fuzztime 60s ./zgate

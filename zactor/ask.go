@@ -21,7 +21,7 @@ import (
 // req must not be changed afterwards, and the answer not at all: within a process both are shared.
 func Ask[R any, PR message[R]](ctx context.Context, to Ref, req proto.Message) (PR, error) {
 	t, _ := ctx.Value(turnKey{}).(*turnContext)
-	f, err := ask(ctx, to, req, t)
+	f, err := askTapped(ctx, to, req, t)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func Ask[R any, PR message[R]](ctx context.Context, to Ref, req proto.Message) (
 // Call is Ask from a handler, which waits until the answer is there, the message's deadline is over, or Config.AskTimeout.
 // Meanwhile the actor handles nothing else.
 func Call[R any, PR message[R]](c *Context, to Ref, req proto.Message) (PR, error) {
-	f, err := c.call(to, req)
+	f, err := c.callTapped(to, req)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +184,9 @@ func (c *Context) then(to Ref, req proto.Message, fn func(c *Context, r *zmsg.Re
 	f := c.promise(fn)
 	deadline := c.until()
 	token := f.arm(deadline)
+	if c.tap != nil && c.tap.then(c, f, token, to, req) {
+		return
+	}
 	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.chain(), trace: c.Trace()}
 	s.session, s.user = c.Session(), c.User()
 	if err := to.request(req, &s); err != nil {

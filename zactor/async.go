@@ -26,16 +26,16 @@ func Async[T any](c *Context, work func(ctx context.Context) (T, error), fn func
 		o(&j.asyncOptions)
 	}
 	pool, err := c.cell.g.jobs.pool(j.pool)
-	if err != nil {
+	if err != nil && c.cell.g.replay == nil { // which runs no work
 		return err
 	}
 	j.f = c.promise(j.then)
 	j.token = j.f.arm(1<<63 - 1) // ends with the work, which has the deadline
 	j.ctx, j.cancel = c.workContext()
-	if m := c.cell.g.manual; m != nil {
-		err = m.addJob(j, pool)
+	if c.tap != nil {
+		err = c.tap.async(c, j.f, j.token, func() error { return c.cell.g.addJob(j, pool) })
 	} else {
-		err = pool.add(j)
+		err = c.cell.g.addJob(j, pool)
 	}
 	if err != nil {
 		j.cancel()
@@ -43,6 +43,13 @@ func Async[T any](c *Context, work func(ctx context.Context) (T, error), fn func
 		return err
 	}
 	return nil
+}
+
+func (g *Group) addJob(j job, pool *jobs) error {
+	if g.manual != nil {
+		return g.manual.addJob(j, pool)
+	}
+	return pool.add(j)
 }
 
 // AsyncOption says more about one call of Async.
@@ -112,6 +119,9 @@ func (j *asyncJob[T]) end() {
 
 // then runs in the actor's turn.
 func (j *asyncJob[T]) then(c *Context, _ *zmsg.Reply) {
+	if c.tap != nil {
+		c.tap.result(c, &j.result, &j.err)
+	}
 	if j.err == nil {
 		if j.err = checkAll(j.checkThen, c); j.err != nil {
 			var none T

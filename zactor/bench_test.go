@@ -3,6 +3,7 @@ package zactor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strconv"
 	"sync"
@@ -402,4 +403,34 @@ func BenchmarkRestart(b *testing.B) {
 			}
 		}
 	})
+}
+
+// What a recorder costs a message.
+func BenchmarkRecorder(b *testing.B) {
+	for _, on := range []bool{false, true} {
+		b.Run(fmt.Sprintf("on=%v", on), func(b *testing.B) {
+			g := newGroup(b, func(c *zactor.Config) { c.RecordDir = b.TempDir() })
+			done := make(chan struct{}, 1)
+			ref := spawn(b, g, "", factory(zactor.HandleTell(func(_ *zactor.Context, m *testpb.Note) error {
+				if m.GetFrom() == 1 {
+					done <- struct{}{}
+				}
+				return nil
+			})), zactor.WithRecorder(zactor.RecorderOptions{Off: !on}))
+			note, last := &testpb.Note{N: 12345}, &testpb.Note{From: 1}
+			b.ReportAllocs()
+			for b.Loop() {
+				for range 255 {
+					if err := ref.Tell(note); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := ref.Tell(last); err != nil {
+					b.Fatal(err)
+				}
+				<-done
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/256, "ns/message")
+		})
+	}
 }

@@ -56,6 +56,7 @@ type extra struct {
 
 	// Set at construction.
 	parent *cell
+	tap    tap // see Context.tap
 
 	// Guarded by the mailbox's mu.
 	lane     []laneItem

@@ -11,6 +11,9 @@ func (c *Context) Spawn(name string, factory func() Actor, opts ...SpawnOption) 
 	if name != "" && c.cell.name != "" {
 		name = c.cell.name + "/" + name
 	}
+	if c.tap != nil {
+		return c.spawnTapped(name, factory, opts)
+	}
 	return c.cell.g.spawn(c.cell, name, factory, opts)
 }
 

@@ -21,6 +21,10 @@ type Context struct {
 	cell *cell
 	it   *item // the item of this turn
 
+	// Set while the Context is the cell's.
+	tap tap            // nil but for actors with a recorder, and in replays
+	log *recordedInput // the tap's, of this turn
+
 	// Of this turn; used says that some of them are set.
 	used     bool
 	reply    zmsg.Reply // scratch: a reply is valid only during Reply, so one is enough
@@ -77,6 +81,7 @@ func (c *Context) clean() *Context {
 		c.none = item{}
 	}
 	c.cell, c.it, c.worked, c.now = nil, nil, 0, time.Time{}
+	c.tap, c.log = nil, nil
 	c.batch, c.next, c.susp = nil, 0, nil
 	return c
 }
@@ -223,6 +228,8 @@ type turnContext struct {
 	self            *cell
 	chain           []uint64
 	trace           zmsg.TraceID
+	tap             tap
+	log             *recordedInput
 }
 
 type turnKey struct{}
@@ -239,7 +246,7 @@ func (t *turnContext) Value(key any) any {
 // under it (Ask) is part of the call chain.
 func (c *Context) Context() context.Context {
 	if c.turn == nil {
-		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.Trace()}
+		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.Trace(), tap: c.tap, log: c.log}
 		if d, ok := c.Deadline(); ok {
 			t.Context, t.cancel = c.cell.g.withDeadline(c.cell.life(), d)
 		} else {
@@ -336,6 +343,13 @@ func (c *Context) sign(m *zmsg.Message, session bool) {
 
 // Tell sends a one-way message; see Ref.Tell.
 func (c *Context) Tell(to Ref, msg proto.Message) error {
+	if c.tap != nil {
+		return c.tellTapped(to, msg)
+	}
+	return c.tell(to, msg)
+}
+
+func (c *Context) tell(to Ref, msg proto.Message) error {
 	cell := to.cell
 	switch {
 	case cell == nil:
@@ -371,15 +385,22 @@ func (c *Context) Send(msg proto.Message) error { return c.Tell(c.ByID(), msg) }
 func (c *Context) Forward(to Ref) error {
 	m := c.Message()
 	var err error
-	if to.cell != nil {
-		err = to.cell.deliver(m, patience{waits: true, turn: c})
+	if c.tap != nil {
+		err = c.forwardTapped(to, m)
 	} else {
-		err = to.deliverFar(m)
+		err = c.forward(to, m)
 	}
 	if err == nil {
 		c.it.msg = nil
 	}
 	return err
+}
+
+func (c *Context) forward(to Ref, m *zmsg.Message) error {
+	if to.cell != nil {
+		return to.cell.deliver(m, patience{waits: true, turn: c})
+	}
+	return to.deliverFar(m)
 }
 
 func traceText(t zmsg.TraceID) string {

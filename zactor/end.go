@@ -29,6 +29,9 @@ func (c *cell) create() (err error) {
 	c.mu.Lock()
 	c.actor, c.handlers = a, hs
 	c.mu.Unlock()
+	if e := c.extra.Load(); e != nil && e.tap != nil {
+		e.tap.created(c)
+	}
 	return nil
 }
 
@@ -41,11 +44,18 @@ func (c *cell) onStart(x *Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			c.g.cfg.Metrics.Panics.Inc()
-			err = fmt.Errorf("zactor: OnStart panicked: %v\n%s", v, c.caught(v).stack)
+			k := c.caught(v)
+			err = fmt.Errorf("zactor: OnStart panicked: %v\n%s", v, k.stack)
+			if x.tap != nil {
+				x.tap.crashed(x, k)
+			}
 		}
 		x.endTurn()
 	}()
 	x.it = x.nothing()
+	if x.tap != nil {
+		x.tap.started(x)
+	}
 	return s.OnStart(x)
 }
 

@@ -33,6 +33,7 @@ type future struct {
 	head  *zmsg.Message                   // what the handler was about, nil if nothing; goes into the item
 	from  *cell                           // its sender
 	then  func(c *Context, r *zmsg.Reply) // runs in the actor's turn; nil for a Call of a reentrant actor
+	op    opID                            // the tap's name for it
 	susp  *suspension                     // the handler that waits there; owned by the actor's turn
 }
 
@@ -165,6 +166,7 @@ func (f *future) done() {
 // put gives f back; it must be closed, and its outcome used.
 func (f *future) put() {
 	f.reply = zmsg.Reply{}
+	f.op = opID{}
 	f.cell, f.then, f.head, f.from, f.susp = nil, nil, nil, nil, nil
 	if cap(f.buf) > keptBody {
 		f.buf = nil

@@ -55,6 +55,14 @@ type Config struct {
 	// seed for each instance.
 	Seed uint64
 
+	// RecordDir is where flight recorders leave their files when an actor panics; it is made when needed, for the owner alone.
+	// Without it no recorder works, whatever Recorder and WithRecorder say.
+	RecordDir string
+	// RecordFiles is how many files of records RecordDir may hold; the oldest go. One actor has a quarter of them. Defaults to 16.
+	RecordFiles int
+	// Recorder, if set, gives every actor a flight recorder; see WithRecorder for a single one.
+	Recorder *RecorderOptions
+
 	// Routes is told about actors with handlers. Without it nobody routes to them by message id.
 	Routes Routes
 	// Sessions is the way to clients. Without it such calls fail with zmsg.ErrUnavailable.
@@ -133,6 +141,9 @@ func (c Config) withDefaults() Config {
 	if c.StopTimeout == 0 {
 		c.StopTimeout = time.Second
 	}
+	if c.RecordFiles == 0 {
+		c.RecordFiles = 16
+	}
 	if c.Sessions == nil {
 		c.Sessions = noSessions{}
 	}
@@ -172,6 +183,12 @@ func (c Config) validate() error {
 		of := fmt.Sprintf("Config.AsyncPools[%q].", name)
 		errs = append(errs, p.validate(of+"Workers", of+"Queue", of+"Full"))
 	}
+	if c.RecordFiles < 0 {
+		errs = append(errs, fmt.Errorf("zactor: Config.RecordFiles is %d: want a positive number", c.RecordFiles))
+	}
+	if c.Recorder != nil {
+		errs = append(errs, c.Recorder.validate())
+	}
 	for i, mw := range c.Middleware {
 		if mw == nil {
 			errs = append(errs, fmt.Errorf("zactor: Config.Middleware[%d] is nil: want a function", i))
@@ -198,6 +215,8 @@ type Group struct {
 	peers    *peers
 	codes    codeCounters
 	watchdog *watchdog
+	records  *recordFiles // nil: no recorder works
+	replay   *player      // of a group that replays a record, else nil
 
 	// Pools: what actors need during a turn only.
 	contexts sync.Pool // *Context
@@ -235,6 +254,9 @@ func newGroup(cfg Config, manual *Manual) (*Group, error) {
 	g.timers.g = g
 	g.watchdog = newWatchdog(g)
 	g.contexts.New = g.watchdog.newContext
+	if cfg.RecordDir != "" {
+		g.records = newRecordFiles(g)
+	}
 	for r := range g.dead {
 		g.dead[r] = cfg.Metrics.DeadLetters.With(deadReason(r).String())
 	}
@@ -253,6 +275,9 @@ func (g *Group) Lookup(name string) (Ref, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	c, ok := g.names[name]
+	if !ok && g.replay != nil {
+		return g.replay.named(name), true
+	}
 	return Ref{cell: c}, ok
 }
 

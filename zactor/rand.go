@@ -48,8 +48,11 @@ func (c *cell) newSeed() uint64 {
 	return max(1, seed) // 0 is none
 }
 
-// draw returns the number of the turn among those of the instance that draw.
+// draw returns a number of the turn: in a record each has one, else those that draw are counted.
 func (c *Context) draw() uint64 {
+	if c.log != nil {
+		return c.log.Turn
+	}
 	x := c.cell.more()
 	x.draws++
 	return x.draws

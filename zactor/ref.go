@@ -18,7 +18,8 @@ type Ref struct {
 type far struct {
 	g    *Group
 	addr zmsg.Address
-	byID bool // through the Router
+	byID bool   // through the Router
+	name string // in a replay: of an actor of the node that was recorded
 }
 
 // IsZero reports whether r is nobody.
@@ -38,10 +39,22 @@ func (r Ref) Address() zmsg.Address {
 
 // String names the actor for logs.
 func (r Ref) String() string {
-	if r.cell != nil && r.cell.name != "" {
-		return r.cell.name
+	if name := r.name(); name != "" {
+		return name
 	}
 	return r.Address().String()
+}
+
+// name returns the name of an actor of this node, "" if it has none.
+func (r Ref) name() string {
+	switch {
+	case r.cell != nil:
+		return r.cell.name
+	case r.far != nil:
+		return r.far.name
+	default:
+		return ""
+	}
 }
 
 // Load returns how many messages wait for the actor; 0 for one of another node.
@@ -111,6 +124,8 @@ func (r Ref) deliverFar(m *zmsg.Message) error {
 	switch {
 	case f == nil:
 		return zmsg.ErrUnknownActor
+	case f.g.replay != nil:
+		return f.g.replay.send(f, m)
 	case f.g.closed.Load():
 		return zmsg.ErrStopped
 	case f.byID:

@@ -23,6 +23,9 @@ func (c *cell) loop() {
 func (g *Group) context(c *cell) *Context {
 	x := g.contexts.Get().(*Context)
 	x.cell = c
+	if e := c.extra.Load(); e != nil {
+		x.tap = e.tap
+	}
 	x.begin(c)
 	return x
 }
@@ -204,6 +207,9 @@ func (c *cell) message(x *Context, it *item) {
 		c.drop(it, deadCancelled, nil)
 		return
 	}
+	if x.tap != nil {
+		x.tap.message(x, h)
+	}
 	if err := h.call(x); err != nil {
 		x.fail(err)
 	} else {
@@ -232,6 +238,9 @@ func (c *cell) outcome(x *Context, it *item) {
 		return
 	}
 	if f.epoch == c.epoch {
+		if x.tap != nil {
+			x.tap.outcome(x, f)
+		}
 		f.then(x, &f.reply)
 		it = x.it // another one in a reentrant actor
 	} else {

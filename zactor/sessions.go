@@ -61,7 +61,7 @@ func (c *Context) Push(to zmsg.SessionRef, msg proto.Message, opts ...PushOption
 	if err != nil {
 		return err
 	}
-	return c.cell.g.cfg.Sessions.Push(to, p)
+	return c.sessions().Push(to, p)
 }
 
 // PushMany sends msg to each of the sessions. Errors as Push.
@@ -70,7 +70,7 @@ func (c *Context) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...Push
 	if err != nil {
 		return err
 	}
-	return c.cell.g.cfg.Sessions.PushMany(to, p)
+	return c.sessions().PushMany(to, p)
 }
 
 // Publish sends msg to the sessions that are in the group, at all gates. Errors as Push.
@@ -79,33 +79,33 @@ func (c *Context) Publish(group string, msg proto.Message, opts ...PushOption) e
 	if err != nil {
 		return err
 	}
-	return c.cell.g.cfg.Sessions.Publish(group, p)
+	return c.sessions().Publish(group, p)
 }
 
 // Join puts a session into a group, and waits until it is in force: for another node's session that is a round trip. A
 // busy actor joins in Async instead, by Group.Sessions.
 func (c *Context) Join(s zmsg.SessionRef, group string) error {
-	return c.cell.g.cfg.Sessions.Join(s, group)
+	return c.sessions().Join(s, group)
 }
 
 // Leave takes a session out of a group.
 func (c *Context) Leave(s zmsg.SessionRef, group string) error {
-	return c.cell.g.cfg.Sessions.Leave(s, group)
+	return c.sessions().Leave(s, group)
 }
 
 // Kick closes a session with a websocket close code and a text for people.
 func (c *Context) Kick(s zmsg.SessionRef, code uint32, text string) error {
-	return c.cell.g.cfg.Sessions.Kick(s, code, text)
+	return c.sessions().Kick(s, code, text)
 }
 
 // WatchSession makes the end of a session a message to this actor: a *wirepb.SessionClosed, once, after what the session
 // sent before. An actor that has no handler for it (HandleTell) does not hear of it. A session that is gone already is
 // told at once.
 func (c *Context) WatchSession(s zmsg.SessionRef) error {
-	return c.cell.g.cfg.Sessions.Watch(s, c.cell.id)
+	return c.sessions().Watch(s, c.cell.id)
 }
 
 // UnwatchSession takes WatchSession back.
 func (c *Context) UnwatchSession(s zmsg.SessionRef) error {
-	return c.cell.g.cfg.Sessions.Unwatch(s, c.cell.id)
+	return c.sessions().Unwatch(s, c.cell.id)
 }

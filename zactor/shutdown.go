@@ -68,6 +68,9 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	stuck := g.stopAll(ctx)
 	g.jobs.end()
 	g.watchdog.end()
+	if g.records != nil {
+		g.records.end()
+	}
 	g.futures.end()
 	async := !g.wait(ctx)
 

@@ -21,6 +21,7 @@ type spawnOptions struct {
 	typ       string
 	private   bool
 	reentrant bool
+	recorder  *RecorderOptions
 	idle      time.Duration
 }
 
@@ -86,6 +87,9 @@ func (g *Group) trySpawn(parent *cell, name string, factory func() Actor, opts [
 	if c.bounds = newBounds(overflow, limit, bytes); c.bounds == nil {
 		c.limit = int32(limit)
 	}
+	if t := g.tapFor(c); t != nil {
+		c.more().tap = t
+	}
 	c.run = c.loop
 	c.running = true // until it has started: senders must not start the goroutine
 	if err := g.add(c, parent); err != nil {
@@ -110,6 +114,9 @@ func (o *spawnOptions) validate() error {
 	}
 	if o.overflow != nil {
 		errs = append(errs, o.overflow.validate("WithOverflow"))
+	}
+	if o.recorder != nil {
+		errs = append(errs, o.recorder.validate())
 	}
 	if o.policy != nil {
 		errs = append(errs, o.policy.validate())
@@ -164,8 +171,7 @@ func (c *cell) start() (err error) {
 		return err
 	}
 	if _, ok := c.actor.(Starter); ok {
-		x = c.g.contexts.Get().(*Context)
-		x.cell = c
+		x = c.g.context(c)
 		c.bounds.mark()
 		if err := c.onStart(x); err != nil {
 			over = true
@@ -177,8 +183,7 @@ func (c *cell) start() (err error) {
 	}
 	if err := c.announce(); err != nil {
 		over = true
-		x = c.g.contexts.Get().(*Context)
-		x.cell = c
+		x = c.g.context(c)
 		c.onStop(x, StopFailed)
 		return err
 	}

@@ -71,7 +71,7 @@ func (c *cell) caught(v any) *crash {
 		return h.crash
 	}
 	k := &crash{value: v}
-	if _, child := v.(*EscalatedError); !child && c.g.log.Enabled(context.Background(), slog.LevelError) {
+	if _, child := v.(*EscalatedError); !child && (c.tapped() || c.g.log.Enabled(context.Background(), slog.LevelError)) {
 		k.stack = debug.Stack()
 	}
 	return k
@@ -99,6 +99,9 @@ func (c *cell) mourn(x *Context, k *crash) {
 	c.g.cfg.Metrics.Panics.Inc()
 	c.g.log.Error("actor panicked", "actor", c.id, "name", c.name, "msg_id", it.id, "trace", traceText(x.Trace()),
 		"panic", fmt.Sprint(k.value), "stack", string(k.stack))
+	if x.tap != nil {
+		x.tap.crashed(x, k)
+	}
 	it.answer(&zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the handler panicked"})
 	if it.kind == itemDone {
 		c.endOutcome(it.value.(*future), it)
@@ -182,7 +185,12 @@ func (c *cell) escalate(cause error) {
 // escalation is a child's failure in its parent's lane.
 type escalation struct{ err *EscalatedError }
 
-func (e escalation) run(*Context) { panic(e.err) }
+func (e escalation) run(x *Context) {
+	if x.tap != nil {
+		x.tap.escalated(x, e.err)
+	}
+	panic(e.err)
+}
 
 // hold leaves the actor without a goroutine for a while; messages wait, a stop does not.
 func (c *cell) hold(x *Context, d time.Duration) {

@@ -96,6 +96,9 @@ func (c *Context) repeated(key string, keyed bool, d time.Duration, fn func(c *C
 func (c *Context) newTimer(key string, keyed bool) *timer {
 	t := c.cell.g.timers.get(c.cell)
 	c.cell.more().timers.add(t, key, keyed)
+	if c.tap != nil {
+		t.op = c.tap.timer(c)
+	}
 	return t
 }
 
@@ -104,6 +107,9 @@ func (c *Context) newTimer(key string, keyed bool) *timer {
 func (t *timer) turn(c *Context, gen uint64) {
 	if (Timer{t, gen}).owner() == nil {
 		return // ended while its tick was in the mailbox
+	}
+	if c.tap != nil {
+		c.tap.tick(c, t)
 	}
 	switch {
 	case t.loop != nil:

@@ -22,6 +22,7 @@ type watch struct {
 	epoch uint32
 	of    Ref
 	fn    func(c *Context, d Down)
+	op    opID         // the tap's name for it
 	id    uint64       // of a watch that crosses nodes: in the table of the node that watches; else 0
 	peer  zmsg.NodeRef // the node that watches, where it is another: then by and fn are not set
 
@@ -43,6 +44,7 @@ func (c *Context) Watch(ref Ref, fn func(c *Context, d Down)) Watch {
 	}
 	x.watches[w] = struct{}{}
 	switch {
+	case c.tap != nil && c.tap.watch(c, w):
 	case ref.cell != nil:
 		ref.cell.watchedBy(w)
 	case ref.far != nil && !ref.far.byID:
@@ -126,6 +128,9 @@ func (d downItem) run(x *Context) {
 	}
 	delete(e.watches, d.w)
 	x.worked++
+	if x.tap != nil {
+		x.tap.down(x, d)
+	}
 	d.w.fn(x, Down{Ref: d.w.of, Reason: d.why})
 }
 

@@ -22,6 +22,7 @@ type Actor struct {
 	OverMark      Gauge      // actors whose mailbox is over its mark
 	// AsyncRefused counts jobs that a full queue did not take (busy), or that made way for newer ones (dropped).
 	AsyncRefused CounterVec
+	Records      CounterVec // records of actors that failed, by what became of them: written, failed, skipped
 }
 
 // NewActor makes the set; reg may be nil.
@@ -45,5 +46,6 @@ func NewActor(reg Registerer) *Actor {
 		OverMark:      m.gauge("actors_over_mark", "Actors whose mailbox is over its mark."),
 		AsyncJobs:     m.gauge("async_jobs", "Jobs off the actors, running or waiting."),
 		AsyncRefused:  m.counterVec("async_refused_total", "Jobs off the actors that a full queue turned down, by reason.", "reason"),
+		Records:       m.counterVec("records_total", "Records of actors that failed: written, failed, skipped.", "result"),
 	}
 }
