@@ -81,7 +81,7 @@ func (l *loop) plan(elapsed time.Duration) (skip, run uint64) {
 
 func (l *loop) turn(c *Context, t *timer, gen uint64) {
 	g := c.cell.g
-	elapsed := time.Duration(g.futures.now() - l.start)
+	elapsed := time.Duration(t.now() - l.start)
 	skip, run := l.plan(elapsed)
 	t.skip(skip)
 	t.again(l.due(l.done+skip+run+1) - elapsed)

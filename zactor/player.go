@@ -273,6 +273,7 @@ func (p *player) give(in *recordedInput) bool {
 			return p.lost(in, "the watch was begun")
 		}
 		delete(p.watches, in.Of)
+		p.remove(w.of.cell)
 		w.down(in.Reason)
 	case inputEscalation:
 		var child Ref
@@ -541,8 +542,24 @@ func (p *player) spawn(x *Context, name string, _ func() (Ref, error)) (Ref, err
 		return Ref{}, op.Err.err()
 	default:
 		p.forceID(op.To.Actor)
+		p.g.mu.RLock()
+		before := p.g.names[name]
+		p.g.mu.RUnlock()
+		p.remove(before) // nobody told of its end
 	}
 	return p.g.spawn(x.cell, name, func() Actor { return standIn{} }, []SpawnOption{Private()})
+}
+
+// remove ends an actor that stands there: it has ended in the record.
+func (p *player) remove(c *cell) {
+	if c == nil || c == p.ref.cell {
+		return
+	}
+	if _, is := c.actor.(standIn); !is {
+		return
+	}
+	c.stop(StopRequested)
+	p.m.Step(Ref{cell: c})
 }
 
 // standIn is an actor that handles nothing.

@@ -132,9 +132,19 @@ func (t tappedSessions) Unwatch(s zmsg.SessionRef, actor uint64) error {
 	return t.do(opUnwatchSession, effect{session: s}, nil, func() error { return t.s.Unwatch(s, actor) })
 }
 
-// since returns how late a tick of the timer is: for a Loop the time since its start.
+// now returns the time of the tick that is handled, in nanoseconds of the group's clock.
+func (t *timer) now() int64 {
+	if n := t.noted; n != 0 {
+		t.noted = 0
+		return n
+	}
+	return t.pool.g.futures.now()
+}
+
+// since notes the time of the tick, and returns how late it is; for a Loop the time since its start.
 func (t *timer) since() int64 {
 	now := t.pool.g.futures.now()
+	t.noted = now
 	switch {
 	case t.loop != nil:
 		return now - t.loop.start

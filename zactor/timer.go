@@ -117,7 +117,7 @@ func (t *timer) turn(c *Context, gen uint64) {
 	case t.cron != nil:
 		t.cron.turn(c, t)
 	case t.period > 0:
-		now := c.cell.g.futures.now()
+		now := t.now()
 		t.skip(missed(now-t.due, t.period))
 		t.due = nextDue(now, t.due, t.period)
 		fn := t.fn

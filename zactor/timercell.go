@@ -50,7 +50,8 @@ type timer struct {
 	loop       *loop         // of Loop, else nil
 	cron       *cronTimer    // of Cron, else nil
 	skipped    uint64
-	op         opID // the tap's name for it
+	op         opID  // the tap's name for it
+	noted      int64 // the time at which a recorder has seen the tick, which is the tick's; else 0
 	key        string
 	keyed      bool
 	prev, next *timer // in the actor's list
@@ -112,7 +113,7 @@ func (t *timer) end() {
 	t.gen++
 	t.cell, t.wall = nil, time.Time{}
 	t.fn, t.period, t.due, t.loop, t.cron, t.skipped, t.key, t.keyed = nil, 0, 0, nil, nil, 0, "", false
-	t.op = opID{}
+	t.op, t.noted = opID{}, 0
 	t.left = t.out && !t.call.Stop()
 	free := !t.left
 	if free {
