@@ -3,6 +3,7 @@ package zactor_test
 import (
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -250,14 +251,24 @@ func TestDeadlineTravels(t *testing.T) {
 	})
 }
 
-// 512 in flight while actors fail and stop: each request has one outcome.
+// 512 requests in flight, for 2 seconds or as long as ZGAME_SOAK says: each ends once, with its own outcome; what the handlers have seen
+// is what was asked.
 func TestNoRequestLostOrDoubled(t *testing.T) {
 	t.Parallel()
+	long := 2 * time.Second
+	if s := os.Getenv("ZGAME_SOAK"); s != "" {
+		var err error
+		if long, err = time.ParseDuration(s); err != nil {
+			t.Fatal(err)
+		}
+	}
 	g := newGroup(t, nil)
 	refs := make([]zactor.Ref, 8)
+	var handled, asked atomic.Int64
 	f := func() zactor.Actor {
 		return &plain{[]zactor.Handler{zactor.Handle(func(_ *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {
-			if p.GetN()%97 == 0 {
+			handled.Add(1)
+			if p.GetN()%9973 == 0 {
 				panic("boom")
 			}
 			return &testpb.Pong{N: p.GetN()}, nil
@@ -266,14 +277,15 @@ func TestNoRequestLostOrDoubled(t *testing.T) {
 	for i := range refs {
 		refs[i] = spawn(t, g, "", f, zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
 	}
+	end := time.Now().Add(long)
 	var wg sync.WaitGroup
 	for caller := range int64(512) {
 		wg.Go(func() {
-			for i := range int64(40) {
-				n := caller*40 + i
+			for n := caller + 1; time.Now().Before(end); n += 512 {
 				pong, err := zactor.Ask[testpb.Pong](context.Background(), refs[n%8], &testpb.Ping{N: n})
+				asked.Add(1)
 				switch {
-				case n%97 == 0:
+				case n%9973 == 0:
 					if !errors.Is(err, zmsg.ErrPanicked) {
 						t.Errorf("%d: got %v, want panicked", n, err)
 					}
@@ -284,4 +296,8 @@ func TestNoRequestLostOrDoubled(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	if handled.Load() != asked.Load() {
+		t.Errorf("%d asked, %d handled", asked.Load(), handled.Load())
+	}
+	t.Logf("%d requests", asked.Load())
 }

@@ -30,11 +30,19 @@ func (g *Group) context(c *cell) *Context {
 	return x
 }
 
+// fairShare is how many messages an actor handles before it lets others run, where its mailbox is never empty: without that it has
+// its processor for the runtime's 10 ms, and so has each busy actor before the next.
+const fairShare = 256
+
 // turns works off the mailbox until it stays empty, the actor ends, or it is held until its restart. x may hold a batch
 // that has been worked off already.
 func (c *cell) turns(x *Context) {
 	yielded := false
-	for {
+	for slice := x.worked; ; {
+		if x.worked-slice >= fairShare {
+			slice = x.worked
+			runtime.Gosched()
+		}
 		c.mu.Lock()
 		if x.batch != nil {
 			c.doneLocked(x.batch, &c.g.buffers)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package zactor_test
+
+const raceEnabled = false
