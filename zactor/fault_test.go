@@ -240,8 +240,7 @@ func TestA10ThePanicLogIsUseful(t *testing.T) {
 		case 0:
 			panic(fmt.Errorf("out of %s", "stock"))
 		default:
-			var m map[string]int
-			m["x"]++
+			nilMap["x"]++
 			return nil, nil
 		}
 	})))

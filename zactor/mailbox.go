@@ -146,11 +146,10 @@ func (b *mailbox) growLocked(pool *sync.Pool) {
 		}
 		*b.older = append(*b.older, b.in)
 		b.ahead += int32(len(b.in))
-		switch {
-		case p == nil:
-			b.in = make([]item, 0, pooledItems)
-		default:
+		if p != nil {
 			b.in = *p
+		} else {
+			b.in = make([]item, 0, pooledItems)
 		}
 		return
 	}
