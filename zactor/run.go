@@ -21,12 +21,18 @@ func (c *cell) loop() {
 
 // context borrows a Context for c's turns.
 func (g *Group) context(c *cell) *Context {
+	x := g.borrow(c)
+	x.begin(c)
+	return x
+}
+
+// borrow is context for a hook that the watchdog does not look at.
+func (g *Group) borrow(c *cell) *Context {
 	x := g.contexts.Get().(*Context)
 	x.cell = c
 	if e := c.extra.Load(); e != nil {
 		x.tap = e.tap
 	}
-	x.begin(c)
 	return x
 }
 

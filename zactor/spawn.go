@@ -171,7 +171,7 @@ func (c *cell) start() (err error) {
 		return err
 	}
 	if _, ok := c.actor.(Starter); ok {
-		x = c.g.context(c)
+		x = c.g.borrow(c)
 		c.bounds.mark()
 		if err := c.onStart(x); err != nil {
 			over = true
@@ -183,7 +183,7 @@ func (c *cell) start() (err error) {
 	}
 	if err := c.announce(); err != nil {
 		over = true
-		x = c.g.context(c)
+		x = c.g.borrow(c)
 		c.onStop(x, StopFailed)
 		return err
 	}
