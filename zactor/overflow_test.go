@@ -367,6 +367,55 @@ func TestHandlerWaitsForRoom(t *testing.T) {
 	})
 }
 
+// A reentrant actor that waits for room until its request's deadline goes on, and what it owes is right: it passivates. After a
+// Call it still knows itself.
+func TestReentrantWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, func(c *zactor.Config) { c.AskTimeout = 3 * time.Second })
+		a := newGated(t, g, zactor.WithMailbox(1), zactor.WithOverflow(zactor.Wait(time.Hour)))
+		if err := a.ref.Tell(&testpb.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		echoes := spawn(t, g, "", factory(zactor.Handle(echo)))
+		begin, errs := time.Now(), make(chan error, 9)
+		r := spawn(t, g, "", factory(zactor.HandleTell(func(c *zactor.Context, n *testpb.Note) error {
+			to := a.ref
+			if n.GetN() == 1 {
+				to = echoes
+			}
+			_, err := zactor.Call[testpb.Pong](c, to, &testpb.Ping{})
+			for err == nil { // n is 1: its own mailbox gets full
+				err = c.Self().Tell(&testpb.Note{N: 2})
+			}
+			errs <- err
+			return nil
+		})), zactor.Reentrant(), zactor.WithIdle(time.Minute), zactor.WithMailbox(2), zactor.WithOverflow(zactor.Wait(time.Hour)))
+		if err := r.Tell(&testpb.Note{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-errs; !errors.Is(err, zmsg.ErrBusy) || time.Since(begin) < 3*time.Second || time.Since(begin) > 4*time.Second {
+			t.Errorf("got %v after %v, want busy after 3 s", err, time.Since(begin))
+		}
+		begin = time.Now()
+		if err := r.Tell(&testpb.Note{N: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-errs; !errors.Is(err, zmsg.ErrBusy) || time.Since(begin) > time.Second {
+			t.Errorf("to itself: got %v after %v, want busy at once", err, time.Since(begin))
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if n := g.Len(); n != 2 {
+			t.Errorf("%d actors, want 2: it did not passivate", n)
+		}
+		close(a.open)
+		if err := g.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The end of the actor ends all waits; so does a stop after drain.
 func TestStopWhileSendersWait(t *testing.T) {
 	t.Parallel()
