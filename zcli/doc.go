@@ -1,5 +1,5 @@
-// Package zcli is the command line of a game server: a main.go calls Main with its App and has the commands dev, run
-// and what it adds.
+// Package zcli is the command line of a game server: a main.go calls Main with its App and has the commands dev, run,
+// replay and what it adds.
 //
 //	func main() { zcli.Main(myApp()) }
 //

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"zgame/zactor"
 	"zgame/zgate"
 )
 
@@ -15,6 +16,9 @@ type App struct {
 	// Setup spawns the application's actors on n. It runs once for each node, before the node is ready; a process may
 	// run several nodes (`dev --nodes 3`), so it keeps nothing in package variables.
 	Setup func(n *Node) error
+	// Actors makes actors of each type by name (zactor.WithType, else the Go type), for the command replay: as Setup does, but
+	// what lives, like a store, may be nil where only work of zactor.Async uses it.
+	Actors map[string]func() zactor.Actor
 	// Page, if set, is served at the page address: index.html and what it needs. The page finds its gate in
 	// /config.json.
 	Page fs.FS

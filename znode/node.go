@@ -265,6 +265,7 @@ func (n *Node) wire(context.Context) (err error) {
 	if n.group, err = zactor.NewGroup(zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
 		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Router: n.dispatcher.Router(),
+		RecordDir: s.Actors.RecordDir, RecordFiles: s.Actors.RecordFiles, Recorder: recorder(s),
 	}); err != nil {
 		return err
 	}
@@ -276,6 +277,14 @@ func (n *Node) wire(context.Context) (err error) {
 	n.gate, err = n.newGate(self)
 	n.sessions.gate = n.gate
 	return err
+}
+
+// recorder returns what every actor records; nil: only those that ask for it.
+func recorder(s *Settings) *zactor.RecorderOptions {
+	if !s.Actors.Record {
+		return nil
+	}
+	return &zactor.RecorderOptions{}
 }
 
 // tell hands m to an actor, here or on another node; it takes m when it returns nil.

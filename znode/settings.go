@@ -73,6 +73,11 @@ type Settings struct {
 			Replicas int    `yaml:"replicas" help:"copies of the bucket in a NATS cluster"`
 		} `yaml:"kv"`
 	} `yaml:"store"`
+	Actors struct {
+		RecordDir   string `yaml:"record_dir" help:"an actor with a recorder that panics leaves a file here, for the command replay; empty: none"`
+		RecordFiles int    `yaml:"record_files" help:"the oldest go; one actor has a quarter of them"`
+		Record      bool   `yaml:"record" help:"every actor has a recorder; needs record_dir"`
+	} `yaml:"actors"`
 	Start struct {
 		Timeout time.Duration `yaml:"timeout" help:"servers that do not answer by then fail the start"`
 	} `yaml:"start"`
@@ -99,6 +104,7 @@ func DefaultSettings() Settings {
 	s.Store.Mongo.URI = "mongodb://127.0.0.1:27017"
 	s.Store.Mongo.Database, s.Store.Mongo.Collection = "zgame", "objects"
 	s.Store.KV.Bucket, s.Store.KV.Replicas = "zgame_objects", 1
+	s.Actors.RecordFiles = 16
 	s.Start.Timeout = 10 * time.Second
 	s.Drain.Timeout, s.Drain.Delay = 10*time.Second, 2*time.Second
 	return s
@@ -213,6 +219,10 @@ func (s *Settings) Validate() error {
 	positive("gate.max_sessions", s.Gate.MaxSessions)
 	positive("gate.max_message", s.Gate.MaxMessage)
 	positive("store.kv.replicas", s.Store.KV.Replicas)
+	positive("actors.record_files", s.Actors.RecordFiles)
+	if s.Actors.Record && s.Actors.RecordDir == "" {
+		fault("actors.record: expected actors.record_dir too: where the files go")
+	}
 	atLeast := func(key string, d, least time.Duration) {
 		if d < least {
 			fault("%s %s: expected at least %s", key, d, least)

@@ -51,7 +51,7 @@ func TestEveryKeyRoundTrips(t *testing.T) {
 func isText(key string) bool {
 	return slices.Contains([]string{
 		"nats.user", "nats.password", "nats.credentials", "etcd.user", "etcd.password", "store.mongo.database",
-		"store.mongo.collection", "gate.url", "gate.tls.cert", "gate.tls.key", "store.kv.bucket",
+		"store.mongo.collection", "gate.url", "gate.tls.cert", "gate.tls.key", "store.kv.bucket", "actors.record_dir",
 	}, key)
 }
 

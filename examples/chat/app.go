@@ -21,8 +21,11 @@ func App() znode.App {
 		Name: "zgame chat",
 		Page: page,
 		Setup: func(n *znode.Node) error {
-			_, err := n.Spawn("rooms", func() zactor.Actor { return &rooms{store: n.Store(), node: n.Self().ID, open: map[string]*room{}} })
+			_, err := n.Spawn("rooms", func() zactor.Actor { return newRooms(n.Store(), n.Self().ID) })
 			return err
+		},
+		Actors: map[string]func() zactor.Actor{
+			"chat.rooms": func() zactor.Actor { return newRooms(nil, "replay") },
 		},
 	}
 }

@@ -1,8 +1,6 @@
 package chat
 
 import (
-	"time"
-
 	"google.golang.org/protobuf/proto"
 
 	"zgame/examples/chat/chatpb"
@@ -18,6 +16,10 @@ type rooms struct {
 	store zstore.Store
 	node  string
 	open  map[string]*room
+}
+
+func newRooms(store zstore.Store, node string) *rooms {
+	return &rooms{store: store, node: node, open: map[string]*room{}}
 }
 
 // Handlers says what the actor understands. What clients send goes to the room's shard.
@@ -50,7 +52,7 @@ func (r *rooms) join(c *zactor.Context, req *chatpb.Join) (*chatpb.Joined, error
 
 func (r *rooms) say(c *zactor.Context, req *chatpb.Say) (*chatpb.Said, error) {
 	room, session := req.GetRoom(), c.Session()
-	line := &chatpb.Line{Room: room, From: c.User(), Text: req.GetText(), AtMs: time.Now().UnixMilli()}
+	line := &chatpb.Line{Room: room, From: c.User(), Text: req.GetText(), AtMs: c.Now().UnixMilli()}
 	return nil, r.do(c, room, &step{
 		apply: func(s *chatpb.RoomState) error { return say(s, session, line) },
 		then: func(c *zactor.Context) proto.Message {
