@@ -362,8 +362,10 @@ func (p *player) tick(x *Context, t *timer) {
 
 func (p *player) crashed(_ *Context, k *crash) {
 	h, r := &p.rec.Header, p.report
-	r.Panic = &ReplayPanic{Value: panicText(k.value), Frame: panicFrame(k.stack), Stack: string(k.stack)}
-	r.Same = r.Panic.Value == h.Panic && r.Panic.Frame == h.Frame
+	r.Panic = &ReplayPanic{Value: panicText(k.value), Stack: string(k.stack)}
+	r.Panic.Frame, r.Panic.Line = panicFrame(k.stack)
+	// The compiler names functions within others by where it has put them; lines move when code is changed.
+	r.Same = r.Panic.Value == h.Panic && (r.Panic.Frame == h.Frame || r.Panic.Line == h.Line)
 	if p.cur.in != nil {
 		r.Turns[p.cur.line].Panic = r.Panic.Value
 	}

@@ -49,6 +49,7 @@ type RecordHeader struct {
 	// The failure.
 	Panic string `json:"panic"`           // the value, as text
 	Frame string `json:"frame,omitempty"` // the function that panicked
+	Line  string `json:"line,omitempty"`  // where, with the last directory: rooms/rooms.go:12
 	Stack string `json:"stack,omitempty"`
 }
 

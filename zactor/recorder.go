@@ -506,7 +506,8 @@ func (r *recorder) crashed(x *Context, k *crash) {
 	}
 	r.written = now
 	rec := r.record(now)
-	rec.Header.Panic, rec.Header.Stack, rec.Header.Frame = text, string(k.stack), panicFrame(k.stack)
+	rec.Header.Panic, rec.Header.Stack = text, string(k.stack)
+	rec.Header.Frame, rec.Header.Line = panicFrame(k.stack)
 	r.files.add(rec)
 }
 
@@ -552,23 +553,38 @@ func panicText(v any) (text string) {
 	return fmt.Sprint(v)
 }
 
-// panicFrame returns the function that panicked: in the text of a stack, the first one below the panic that is not of the runtime. ""
-// if there is none.
-func panicFrame(stack []byte) string {
+// panicFrame returns the function that panicked and its place, file.go:12 with its directory: in the text of a stack, the first one
+// below the panic that is not of the runtime. "" if there is none.
+func panicFrame(stack []byte) (name, line string) {
 	panicking := false
-	for line := range strings.Lines(string(stack)) {
-		if strings.HasPrefix(line, "\t") {
-			continue
-		}
-		switch name := strings.TrimSpace(line); {
-		case strings.HasPrefix(name, "panic("):
+	for text := range strings.Lines(string(stack)) {
+		place, isPlace := strings.CutPrefix(text, "\t")
+		text = strings.TrimSpace(text)
+		switch {
+		case isPlace && name != "":
+			place, _, _ = strings.Cut(place, " +0x")
+			return name, lastElements(strings.TrimSpace(place))
+		case isPlace:
+		case name != "":
+			return name, ""
+		case strings.HasPrefix(text, "panic("):
 			panicking = true
-		case panicking && !strings.HasPrefix(name, "runtime."):
-			if i := strings.LastIndexByte(name, '('); i > 0 {
-				name = name[:i] // without the arguments
+		case panicking && !strings.HasPrefix(text, "runtime."):
+			name = text
+			if i := strings.LastIndexByte(text, '('); i > 0 {
+				name = text[:i] // without the arguments
 			}
-			return name
 		}
 	}
-	return ""
+	return name, ""
+}
+
+// lastElements returns the last directory of a path and what is in it.
+func lastElements(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		if j := strings.LastIndexByte(path[:i], '/'); j >= 0 {
+			return path[j+1:]
+		}
+	}
+	return path
 }

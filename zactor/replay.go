@@ -24,7 +24,7 @@ type Report struct {
 	Stopped string
 	// Panic is what the last input that was run panicked with; nil if it did not.
 	Panic *ReplayPanic
-	// Same says that it is the panic of the record: the same value, in the same function.
+	// Same says that it is the panic of the record: the same value, in the same function or line.
 	Same bool
 }
 
@@ -32,6 +32,7 @@ type Report struct {
 type ReplayPanic struct {
 	Value string
 	Frame string // the function that panicked
+	Line  string // where: the file, with its directory, and the line
 	Stack string
 }
 
@@ -56,7 +57,8 @@ func (r *Report) Verdict() string {
 	case r.Panic != nil && r.Same:
 		return "the same panic: " + r.Panic.Value + " in " + r.Panic.Frame
 	case r.Panic != nil:
-		return fmt.Sprintf("another panic: %s in %s; the record has: %s in %s", r.Panic.Value, r.Panic.Frame, r.Header.Panic, r.Header.Frame)
+		return fmt.Sprintf("another panic: %s in %s (%s); the record has: %s in %s (%s)", r.Panic.Value, r.Panic.Frame, r.Panic.Line,
+			r.Header.Panic, r.Header.Frame, r.Header.Line)
 	case r.Stopped != "":
 		return "stopped: " + r.Stopped
 	default:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -153,17 +154,18 @@ func TestPanicFrame(t *testing.T) {
 				if recover() == nil {
 					t.Error("no panic")
 				}
-				if got := panicFrame(debug.Stack()); got != "zgame/zactor.panicsHere" {
-					t.Errorf("%v panicked in %q", v, got)
+				name, line := panicFrame(debug.Stack())
+				if name != "zgame/zactor.panicsHere" || !strings.HasPrefix(line, "zactor/tape_internal_test.go:") {
+					t.Errorf("%v panicked in %q, %q", v, name, line)
 				}
 			}()
 			panicsHere(v)
 		}()
 	}
-	if got := panicFrame(debug.Stack()); got != "" {
-		t.Errorf("no panic, and a frame %q", got)
+	if name, line := panicFrame(debug.Stack()); name != "" || line != "" {
+		t.Errorf("no panic, and a frame %q, %q", name, line)
 	}
-	for _, odd := range []string{"", "panic(", "panic(\n(", "panic(\nf", "panic(\n\nf("} {
-		_ = panicFrame([]byte(odd))
+	for _, odd := range []string{"", "panic(", "panic(\n(", "panic(\nf", "panic(\n\nf(", "panic(\nf\n\t", "panic(\nf\n\t/"} {
+		_, _ = panicFrame([]byte(odd))
 	}
 }

@@ -43,6 +43,9 @@ func (f *fakeTB) Fatalf(format string, args ...any) {
 	panic(fatal{})
 }
 
+func (f *fakeTB) Fatal(args ...any) { f.Fatalf("%s", fmt.Sprint(args...)) }
+func (f *fakeTB) Log(...any)        {}
+
 // run runs a test and its cleanups, and returns what was said.
 func (f *fakeTB) run(test func()) string {
 	one := func(do func()) {
