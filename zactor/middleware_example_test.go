@@ -32,8 +32,8 @@ func ExampleMiddleware() {
 		return &actor{handlers: []zactor.Handler{zactor.Handle(echo, zactor.With(say("handler")))}}
 	})
 	pong, err := zactor.Ask[testpb.Pong](ctx, ref, &testpb.Ping{N: 7})
+	_ = group.Shutdown(ctx) // waits for the handler, which has answered before it returns
 	fmt.Println(pong.GetN(), err)
-	_ = group.Shutdown(ctx)
 	// Output:
 	// group before zgame.actortest.Ping
 	// handler before zgame.actortest.Ping

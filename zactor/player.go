@@ -72,7 +72,7 @@ func (p *player) run(factory func() Actor, o ReplayOptions) (*Report, error) {
 		p.clock.now = inputs[0].At
 	}
 	g, m, err := NewManual(Config{
-		Node: h.Actor.Node, Logger: o.Logger, Middleware: o.Middleware, Clock: p.clock,
+		Node: h.Actor.Node, Logger: o.Logger, Middleware: o.Middleware, Clock: p.clock, Sessions: replaySessions{p},
 		Restart: Policy{Decide: func(error) Directive { return Resume }},
 	})
 	if err != nil {
@@ -334,6 +334,36 @@ func (p *player) build(in *recordedInput) *zmsg.Message {
 type replayReplier struct{ p *player }
 
 func (r replayReplier) Reply(_ uint64, reply *zmsg.Reply) { r.p.note("reply %s", replyText(reply)) }
+
+// replaySessions takes what the actor sends to clients past its Context, by Group.Sessions.
+type replaySessions struct{ p *player }
+
+func (s replaySessions) note(what string, to zmsg.SessionRef, p *zmsg.Push) error {
+	what = fmt.Sprintf("sessions: %s %d", what, to.ID)
+	if p != nil {
+		what += " " + messageText(p.Value)
+	}
+	s.p.note("%s", what)
+	return nil
+}
+
+func (s replaySessions) Push(to zmsg.SessionRef, p *zmsg.Push) error { return s.note("push", to, p) }
+
+func (s replaySessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
+	return s.note(fmt.Sprintf("push to %d:", len(to)), zmsg.SessionRef{}, p)
+}
+
+func (s replaySessions) Publish(group string, p *zmsg.Push) error {
+	return s.note("publish "+group, zmsg.SessionRef{}, p)
+}
+
+func (s replaySessions) Join(r zmsg.SessionRef, _ string) error  { return s.note("join", r, nil) }
+func (s replaySessions) Leave(r zmsg.SessionRef, _ string) error { return s.note("leave", r, nil) }
+func (s replaySessions) Kick(r zmsg.SessionRef, _ uint32, _ string) error {
+	return s.note("kick", r, nil)
+}
+func (s replaySessions) Watch(r zmsg.SessionRef, _ uint64) error   { return s.note("watch", r, nil) }
+func (s replaySessions) Unwatch(r zmsg.SessionRef, _ uint64) error { return s.note("unwatch", r, nil) }
 
 // begin is the beginning of a turn in the actor.
 func (p *player) begin(x *Context) {
