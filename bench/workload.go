@@ -16,15 +16,17 @@ const window = 1000
 
 // flow counts what is unhandled.
 type flow struct {
-	open atomic.Int64
-	_    [56]byte // senders and handlers count in cache lines of their own
-	done atomic.Int64
-	_    [56]byte
+	window int64
+	_      [56]byte
+	open   atomic.Int64
+	_      [56]byte // senders and handlers count in cache lines of their own
+	done   atomic.Int64
+	_      [56]byte
 }
 
 func (f *flow) take() {
-	if n := f.open.Add(1); n-f.done.Load() >= window {
-		for n-f.done.Load() >= window/2 {
+	if n := f.open.Add(1); n-f.done.Load() >= f.window {
+		for n-f.done.Load() >= f.window/2 {
 			runtime.Gosched()
 		}
 	}
@@ -45,10 +47,10 @@ func (f *flow) drained() error {
 // job is a workload that is ready: it does n of what is measured, all of them through to the end.
 type job func(n int) error
 
-// tell has senders goroutines tell actors in turn, at most window unhandled.
-func tell(senders, actors int) func(rt Runtime) (job, error) {
+// tell has senders goroutines tell actors in turn, at most most unhandled.
+func tell(senders, actors, most int) func(rt Runtime) (job, error) {
 	return func(rt Runtime) (job, error) {
-		f := new(flow)
+		f := &flow{window: int64(most)}
 		s := rt.Sinks(actors, &f.done)
 		if err := s.spawnAll(actors); err != nil {
 			return nil, err

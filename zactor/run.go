@@ -36,6 +36,9 @@ func (g *Group) borrow(c *cell) *Context {
 	return x
 }
 
+// idleYields is how often an actor that has run out of work lets others run, and looks again, before it goes idle.
+const idleYields = 2
+
 // fairShare is how many messages an actor handles before it lets others run, where its mailbox is never empty: without that it has
 // its processor for the runtime's 10 ms, and so has each busy actor before the next.
 const fairShare = 256
@@ -43,7 +46,7 @@ const fairShare = 256
 // turns works off the mailbox until it stays empty, the actor ends, or it is held until its restart. x may hold a batch
 // that has been worked off already.
 func (c *cell) turns(x *Context) {
-	yielded := false
+	yielded := 0
 	for slice := x.worked; ; {
 		if x.worked-slice >= fairShare {
 			slice = x.worked
@@ -56,12 +59,12 @@ func (c *cell) turns(x *Context) {
 		}
 		switch {
 		case len(c.in) > 0 || c.signal.Load() != 0:
-		case !yielded:
+		case yielded < idleYields:
 			// Let the others run before going idle, and look once more: with several actors in conversation the next
 			// message is there by then, and a wake is what costs (see bench).
 			c.mu.Unlock()
 			runtime.Gosched()
-			yielded = true
+			yielded++
 			continue
 		default:
 			if c.opts != nil && c.opts.idle > 0 && x.worked > 0 {
@@ -80,7 +83,7 @@ func (c *cell) turns(x *Context) {
 		}
 		x.batch, x.next = c.swapLocked(&x.taken, &c.g.buffers), 0
 		c.mu.Unlock()
-		yielded = false
+		yielded = 0
 		if !c.work(x) {
 			return
 		}
