@@ -359,9 +359,11 @@ func (s replaySessions) Publish(group string, p *zmsg.Push) error {
 
 func (s replaySessions) Join(r zmsg.SessionRef, _ string) error  { return s.note("join", r, nil) }
 func (s replaySessions) Leave(r zmsg.SessionRef, _ string) error { return s.note("leave", r, nil) }
+
 func (s replaySessions) Kick(r zmsg.SessionRef, _ uint32, _ string) error {
 	return s.note("kick", r, nil)
 }
+
 func (s replaySessions) Watch(r zmsg.SessionRef, _ uint64) error   { return s.note("watch", r, nil) }
 func (s replaySessions) Unwatch(r zmsg.SessionRef, _ uint64) error { return s.note("unwatch", r, nil) }
 
