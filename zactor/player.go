@@ -364,7 +364,8 @@ func (s replaySessions) Kick(r zmsg.SessionRef, _ uint32, _ string) error {
 	return s.note("kick", r, nil)
 }
 
-func (s replaySessions) Watch(r zmsg.SessionRef, _ uint64) error   { return s.note("watch", r, nil) }
+func (s replaySessions) Watch(r zmsg.SessionRef, _ uint64) error { return s.note("watch", r, nil) }
+
 func (s replaySessions) Unwatch(r zmsg.SessionRef, _ uint64) error { return s.note("unwatch", r, nil) }
 
 // begin is the beginning of a turn in the actor.
