@@ -24,6 +24,7 @@
 //   - What no handler runs for is a dead letter, with a reason and a counter; whoever asked is told.
 //   - A panic is contained: the asker learns CodePanicked, the actor starts again with fresh state from its factory and goes
 //     on with the messages that wait, as its Policy allows; then it is gone everywhere.
+//   - An actor that panics may leave a record of what led to it (WithRecorder), which Replay runs again.
 //   - Middleware is around handlers, for the group (Config.Middleware) or for one (With): Recover, Measure, Trace, Limit,
 //     RequireUser, or a function of one's own. A message costs nothing for layers that are not there.
 //   - OnStop runs once. A stop is never taken for a crash.
@@ -36,7 +37,8 @@
 // Config.AsyncWorkers more, and those of Config.AsyncPools, while Async has work. Timers, and the time-outs of open requests, are calls of the Clock, short and
 // on its goroutines. So are the rounds of the watchdog, which tells of handlers that run too long (Config.HandlerLimit) and of
 // mailboxes that stay full (Config.QueueMark): there are none while no actor runs. The goroutines of actors carry a pprof
-// label, zactor, by which it finds their stacks. An idle group has none and uses no CPU. Shutdown ends them all, and says which did not.
+// label, zactor, by which it finds their stacks. An idle group has none and uses no CPU. While
+// records are written (Config.RecordDir) there is one for them. Shutdown ends them all, and says which did not.
 //
 // # Failure
 //

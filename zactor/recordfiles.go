@@ -125,7 +125,9 @@ func (f *recordFiles) file(rec *Record) (path string, err error) {
 		path, err = reserve(filepath.Join(f.dir, prefix+rec.Header.At.UTC().Format("20060102T150405.000")))
 	}
 	if err == nil {
-		err = os.Rename(tmp.Name(), path)
+		if err = os.Rename(tmp.Name(), path); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
 	}
 	if err != nil {
 		return "", errors.Join(err, os.Remove(tmp.Name()))

@@ -112,8 +112,8 @@ func (r *Report) base() string {
 //
 // Where the actor goes another way than in the record (it is a mended one, or it did something that is in no record: time not
 // from Context.Now, chance not from Context.Rand, a map's order, state that others change) the Report says so, and the run
-// goes on. It panics where the actor waits for ever, and returns an error where the actor cannot be made: what the factory, OnStart or
-// Restore said.
+// goes on. A handler that waits for something outside of zactor waits here too. The error is that of an actor that cannot be made:
+// what the factory, OnStart or Restore said.
 func Replay(rec *Record, factory func() Actor, o ReplayOptions) (*Report, error) {
 	return newPlayer(rec).run(factory, o)
 }
