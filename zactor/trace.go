@@ -57,12 +57,10 @@ func traced(c *Context, h HandlerInfo, next Func, log *slog.Logger) error {
 
 // startTrace makes the message of this turn the first of a trace.
 func (c *Context) startTrace(half, count uint64) {
-	var id zmsg.TraceID
+	id := &c.trace // written in place: to copy what has just been written in halves makes the processor wait
+	if c.it.msg != nil {
+		id = &c.it.msg.Trace
+	}
 	binary.LittleEndian.PutUint64(id[:], half|1) // zero means none
 	binary.LittleEndian.PutUint64(id[8:], count)
-	if c.it.msg != nil {
-		c.it.msg.Trace = id
-	} else {
-		c.trace = id
-	}
 }
