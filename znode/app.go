@@ -16,6 +16,9 @@ type App struct {
 	// Setup spawns the application's actors on n. It runs once for each node, before the node is ready; a process may
 	// run several nodes (`dev --nodes 3`), so it keeps nothing in package variables.
 	Setup func(n *Node) error
+	// Middleware, if set, is around every handler of the node's actors, the first outermost. It is called once for each node,
+	// before Setup: n has no actors, servers or routes yet, but its Logger, and Registerer for metrics.
+	Middleware func(n *Node) []zactor.Middleware
 	// Actors makes actors of each type by name (zactor.WithType, else the Go type), for the command replay: as Setup does, but
 	// what lives, like a store, may be nil where only work of zactor.Async uses it.
 	Actors map[string]func() zactor.Actor

@@ -265,7 +265,9 @@ func (n *Node) wire(context.Context) (err error) {
 	if n.group, err = zactor.NewGroup(zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
 		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Router: n.dispatcher.Router(),
-		RecordDir: s.Actors.RecordDir, RecordFiles: s.Actors.RecordFiles, Recorder: recorder(s),
+		Mailbox: s.Actors.Mailbox, AskTimeout: s.Actors.AskTimeout, HandlerLimit: s.Actors.HandlerLimit, QueueTime: s.Actors.QueueTime,
+		Middleware: n.middleware(),
+		RecordDir:  s.Actors.RecordDir, RecordFiles: s.Actors.RecordFiles, Recorder: recorder(s),
 	}); err != nil {
 		return err
 	}
@@ -277,6 +279,17 @@ func (n *Node) wire(context.Context) (err error) {
 	n.gate, err = n.newGate(self)
 	n.sessions.gate = n.gate
 	return err
+}
+
+// middleware returns what is around every handler: measuring outermost, so that it sees what the application's turns down.
+func (n *Node) middleware() (all []zactor.Middleware) {
+	if n.cfg.Settings.Actors.Measure {
+		all = append(all, zactor.Measure(zmetrics.NewHandlers(n.registry)))
+	}
+	if f := n.cfg.App.Middleware; f != nil {
+		all = append(all, f(n)...)
+	}
+	return all
 }
 
 // recorder returns what every actor records; nil: only those that ask for it.
@@ -351,6 +364,9 @@ func (n *Node) Group() *zactor.Group { return n.group }
 
 // Store returns the node's store.
 func (n *Node) Store() zstore.Store { return n.backends.Store }
+
+// Registerer takes metrics of the application: they are served at /metrics with the node's.
+func (n *Node) Registerer() prometheus.Registerer { return n.registry }
 
 // Logger returns the node's logger.
 func (n *Node) Logger() *slog.Logger { return n.log }

@@ -74,9 +74,14 @@ type Settings struct {
 		} `yaml:"kv"`
 	} `yaml:"store"`
 	Actors struct {
-		RecordDir   string `yaml:"record_dir" help:"an actor with a recorder that panics leaves a file here, for the command replay; empty: none"`
-		RecordFiles int    `yaml:"record_files" help:"the oldest go; one actor has a quarter of them"`
-		Record      bool   `yaml:"record" help:"every actor has a recorder; needs record_dir"`
+		Mailbox      int           `yaml:"mailbox" help:"messages that may wait for an actor whose code does not say"`
+		AskTimeout   time.Duration `yaml:"ask_timeout" help:"how long a request waits that sets no deadline"`
+		HandlerLimit time.Duration `yaml:"handler_limit" help:"a handler that runs longer is logged with its stack"`
+		QueueTime    time.Duration `yaml:"queue_time" help:"a mailbox four fifths full for longer is logged"`
+		Measure      bool          `yaml:"measure" help:"count and time the messages of each type; costs about 220 bytes for each actor and handler"`
+		RecordDir    string        `yaml:"record_dir" help:"an actor with a recorder that panics leaves a file here, for the command replay; empty: none"`
+		RecordFiles  int           `yaml:"record_files" help:"the oldest go; one actor has a quarter of them"`
+		Record       bool          `yaml:"record" help:"every actor has a recorder; needs record_dir"`
 	} `yaml:"actors"`
 	Start struct {
 		Timeout time.Duration `yaml:"timeout" help:"servers that do not answer by then fail the start"`
@@ -104,7 +109,8 @@ func DefaultSettings() Settings {
 	s.Store.Mongo.URI = "mongodb://127.0.0.1:27017"
 	s.Store.Mongo.Database, s.Store.Mongo.Collection = "zgame", "objects"
 	s.Store.KV.Bucket, s.Store.KV.Replicas = "zgame_objects", 1
-	s.Actors.RecordFiles = 16
+	s.Actors.Mailbox, s.Actors.RecordFiles = 1024, 16
+	s.Actors.AskTimeout, s.Actors.HandlerLimit, s.Actors.QueueTime = 10*time.Second, 5*time.Second, 10*time.Second
 	s.Start.Timeout = 10 * time.Second
 	s.Drain.Timeout, s.Drain.Delay = 10*time.Second, 2*time.Second
 	return s
@@ -219,6 +225,7 @@ func (s *Settings) Validate() error {
 	positive("gate.max_sessions", s.Gate.MaxSessions)
 	positive("gate.max_message", s.Gate.MaxMessage)
 	positive("store.kv.replicas", s.Store.KV.Replicas)
+	positive("actors.mailbox", s.Actors.Mailbox)
 	positive("actors.record_files", s.Actors.RecordFiles)
 	if s.Actors.Record && s.Actors.RecordDir == "" {
 		fault("actors.record: expected actors.record_dir too: where the files go")
@@ -229,6 +236,9 @@ func (s *Settings) Validate() error {
 		}
 	}
 	atLeast("etcd.lease", s.Etcd.Lease, 2*time.Second)
+	atLeast("actors.ask_timeout", s.Actors.AskTimeout, time.Millisecond)
+	atLeast("actors.handler_limit", s.Actors.HandlerLimit, time.Millisecond)
+	atLeast("actors.queue_time", s.Actors.QueueTime, time.Millisecond)
 	atLeast("start.timeout", s.Start.Timeout, time.Second)
 	atLeast("drain.timeout", s.Drain.Timeout, 0)
 	atLeast("drain.delay", s.Drain.Delay, 0)
