@@ -28,7 +28,7 @@ type Context struct {
 	// Of this turn; used says that some of them are set.
 	used     bool
 	reply    zmsg.Reply // scratch: a reply is valid only during Reply, so one is enough
-	deferred bool       // the reply slot was taken by Defer
+	deferred *deferral  // what Defer has made of the reply slot; nil if it was not called
 	drawn    bool       // Rand has been started for this turn
 	turn     *turnContext
 	trace    zmsg.TraceID // that Trace has started, for a message that is a bare value
@@ -69,7 +69,7 @@ func (c *Context) endTurn() {
 	}
 	c.reply = zmsg.Reply{}
 	c.trace = zmsg.TraceID{}
-	c.deferred, c.drawn, c.used = false, false, false
+	c.deferred, c.drawn, c.used = nil, false, false
 }
 
 // clean makes c fit for the pool.
@@ -310,7 +310,7 @@ func (c *Context) give() {
 func (c *Context) fail(err error) {
 	g := c.cell.g
 	if errors.Is(err, ErrDeferred) {
-		if c.deferred || !c.wants() {
+		if c.deferred != nil || !c.wants() {
 			return
 		}
 		err = errors.New("zactor: ErrDeferred returned without Context.Defer")
@@ -323,12 +323,14 @@ func (c *Context) fail(err error) {
 	}
 	r := handlerReply(err)
 	g.codes.failed(r.Code)
-	if !c.wants() {
-		return
-	}
 	c.used = true
 	c.reply = r
-	c.give()
+	switch d := c.deferred; {
+	case c.wants():
+		c.give()
+	case d != nil && d.take(): // the handler deferred the reply first, and failed then: nobody else is going to give it
+		d.to.Reply(d.token, &c.reply)
+	}
 }
 
 // sign puts onto a message of this actor what it carries on: who sent it, the trace, and for a message that goes by

@@ -17,10 +17,11 @@ type deferral struct {
 }
 
 // Defer takes the reply of this message out of the handler's hands: it returns ErrDeferred (or nil), and somebody replies
-// by the Deferred. For a message that nobody waits on, the Deferred does nothing.
+// by the Deferred. A handler that returns another error has not got so far: it ends the request, as without Defer. For a
+// message that nobody waits on, the Deferred does nothing.
 func (c *Context) Defer() Deferred {
-	c.used, c.deferred = true, true
 	d := &deferral{c: c.cell}
+	c.used, c.deferred = true, d
 	switch {
 	case c.it.fut != nil:
 		d.to, d.token = c.it.fut, c.it.token
@@ -57,18 +58,25 @@ func (d Deferred) give(r *zmsg.Reply) bool {
 	if d.d == nil || d.d.to == nil {
 		return false
 	}
-	c := d.d.c
-	x := c.extra.Load()
-	c.mu.Lock()
-	_, owed := x.deferred[d.d]
-	delete(x.deferred, d.d)
-	c.mu.Unlock()
-	if !owed {
-		c.g.cfg.Metrics.LateReplies.Inc()
+	if !d.d.take() {
+		d.d.c.g.cfg.Metrics.LateReplies.Inc()
 		return false
 	}
 	d.d.to.Reply(d.d.token, r)
 	return true
+}
+
+// take takes d out of the cell's set; false when its reply has been given, or was never owed.
+func (d *deferral) take() bool {
+	if d.to == nil {
+		return false
+	}
+	x := d.c.extra.Load()
+	d.c.mu.Lock()
+	defer d.c.mu.Unlock()
+	_, owed := x.deferred[d]
+	delete(x.deferred, d)
+	return owed
 }
 
 // end gives err as the outcome; the caller has taken d out of the cell's set.

@@ -33,6 +33,7 @@ func Recover() Middleware {
 
 // recovered counts and logs a panic that does not restart the actor; clients may be able to cause it again and again.
 func (c *Context) recovered(h HandlerInfo, v any) {
+	c.deferred = nil // its reply stays with whoever has it
 	g := c.cell.g
 	g.cfg.Metrics.Panics.Inc()
 	if suppressed, ok := g.panicLog.allow(c.batchTime()); ok {

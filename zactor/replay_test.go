@@ -603,3 +603,53 @@ func FuzzReadRecord(f *testing.F) {
 		}
 	})
 }
+
+// clerk speaks to others past its Context, by its Group.
+type clerk struct{}
+
+func (clerk) Handlers() []zactor.Handler {
+	return []zactor.Handler{zactor.HandleTell(func(c *zactor.Context, n *testpb.Note) error {
+		desk, err := c.Group().Ensure(c.Context(), "desk", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { return nil })))
+		if err != nil {
+			return err
+		}
+		if err := c.Tell(desk, &testpb.Note{}); err != nil {
+			return err
+		}
+		if _, err := c.Group().Spawn("shelf", factory()); err != nil {
+			return err
+		}
+		shelf, _ := c.Group().Lookup("shelf")
+		if err := errors.Join(c.Group().Stop(shelf), c.Group().StopDrained(desk)); err != nil {
+			return err
+		}
+		panic("tired")
+	})}
+}
+
+// In a replay the other actors of the node are not there: what a handler does with them by its Group goes as it did.
+func TestReplayOfAHandlerThatUsesItsGroup(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	g, s := zactortest.NewSteps(t, zactor.Config{RecordDir: dir})
+	ref := spawn(t, g, "clerk", func() zactor.Actor { return clerk{} }, zactor.WithRecorder(zactor.RecorderOptions{}))
+	s.Send(ref, &testpb.Note{})
+	s.Run()
+	files, err := filepath.Glob(filepath.Join(dir, "*.record.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	rec, err := zactor.OpenRecord(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := zactor.Replay(rec, func() zactor.Actor { return clerk{} }, zactor.ReplayOptions{})
+	if err != nil || !report.Same || report.Diverged() {
+		t.Fatalf("%v\n%v", err, report)
+	}
+	for _, want := range []string{"spawn shelf", "stop shelf", "stop desk"} {
+		if !strings.Contains(report.String(), want) {
+			t.Errorf("the report lacks %q:\n%v", want, report)
+		}
+	}
+}

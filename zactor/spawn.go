@@ -58,6 +58,10 @@ func (g *Group) Spawn(name string, factory func() Actor, opts ...SpawnOption) (R
 }
 
 func (g *Group) spawn(parent *cell, name string, factory func() Actor, opts []SpawnOption) (Ref, error) {
+	if p := g.replay; p != nil && p.tapped && parent == nil {
+		p.note("spawn %s", name)
+		return p.named(name), nil // by a handler, past its Context
+	}
 	ref, _, err := g.trySpawn(parent, name, factory, opts)
 	return ref, err
 }
@@ -216,7 +220,7 @@ func (g *Group) Ensure(ctx context.Context, name string, factory func() Actor, o
 			}
 			continue
 		}
-		if !ref.cell.ending() {
+		if ref.cell == nil || !ref.cell.ending() { // without a cell it is a replay's
 			return ref, nil
 		}
 		if !g.awaitOr(ref.cell.gone(), ctx.Done()) {

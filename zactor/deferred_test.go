@@ -1,0 +1,50 @@
+package zactor_test
+
+import (
+	"errors"
+	"testing"
+
+	"zgame/zactor"
+	"zgame/zactor/internal/testpb"
+	"zgame/zactor/zactortest"
+	"zgame/zmsg"
+)
+
+// A handler defers its reply, because what it begins next will give it, and then cannot begin: the error that it returns is the
+// outcome, not a time-out.
+func TestErrorAfterDefer(t *testing.T) {
+	t.Parallel()
+	var kept zactor.Deferred
+	ping := factory(zactor.Handle(func(c *zactor.Context, req *testpb.Ping) (*testpb.Pong, error) {
+		kept = c.Defer()
+		switch req.GetText() {
+		case "code":
+			return nil, zactor.NotRun(zmsg.Errorf(4001, "no place"))
+		case "plain":
+			return nil, errors.New("disk on fire")
+		case "replied":
+			kept.Reply(&testpb.Pong{Text: "first"})
+			return nil, errors.New("too late to say")
+		}
+		panic("in order")
+	}, zactor.With(zactor.Recover())))
+	g, s := zactortest.NewSteps(t, zactor.Config{})
+	ref, err := g.Spawn("ping", ping)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text string
+		code zmsg.Code
+		out  zmsg.Outcome
+	}{{"code", 4001, zmsg.NotExecuted}, {"plain", zmsg.CodeInternal, zmsg.Executed}, {"replied", zmsg.CodeOK, zmsg.Executed}, {"panic", zmsg.CodeTimeout, zmsg.Unknown}} {
+		_, err := zactor.Ask[testpb.Pong](t.Context(), ref, &testpb.Ping{Text: c.text})
+		if zmsg.CodeOf(err) != c.code || err != nil && zmsg.OutcomeOf(err) != c.out {
+			t.Errorf("%s: %v", c.text, err)
+		}
+		if kept.Reply(&testpb.Pong{}) != (c.text == "panic") { // after Recover it stays with whoever has it
+			t.Errorf("%s: the Deferred is not what it should be", c.text)
+		}
+	}
+	s.Run()
+}
