@@ -75,7 +75,7 @@ func (ps pools) pool(name string) (*jobs, error) {
 		return j, nil
 	}
 	names := slices.Sorted(maps.Keys(ps))[1:]
-	return nil, fmt.Errorf("zactor: no pool %q in Config.AsyncPools: there is [%s]", name, strings.Join(names, " "))
+	return nil, fmt.Errorf("zactor: no pool %q in Config.AsyncPools (of a node: App.AsyncPools), which has [%s]", name, strings.Join(names, " "))
 }
 
 // end refuses further jobs.

@@ -37,7 +37,7 @@ func replayCommand(app znode.App) Command {
 			var o testOptions
 			flags.StringVar(&o.pkg, "package", "", "package of the test; default: that of the actor's factory, with _test")
 			flags.StringVar(&o.imports, "import", "", "import path of the package that --factory speaks of; default: where the App is made")
-			flags.StringVar(&o.factory, "factory", "", "Go expression of a func() zactor.Actor; default: the App's Actors")
+			flags.StringVar(&o.factory, "factory", "", "Go expression of a func() zactor.Actor; default: the one of App.Actors")
 			flags.BoolVar(&o.testdata, "testdata", false, "the test reads testdata/FILE and does not hold the record itself: copy it there")
 			file := ""
 			if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -96,11 +96,11 @@ type testOptions struct {
 // replayTest prints a test file that runs the record.
 func replayTest(app znode.App, rec *zactor.Record, typ, file string, o testOptions) (string, error) {
 	if o.factory == "" {
-		path, call := appMaker(app, typ)
-		if call == "" {
-			return "", fmt.Errorf("where the factory of %q is in Go cannot be told: say --factory, a Go expression of a func() zactor.Actor, and --import, what it needs", typ)
+		var path string
+		if path, o.factory = factoryOf(app, typ); o.factory == "" {
+			return "", fmt.Errorf("where the factory of %q is in Go cannot be told, as it is neither an exported function nor made in one: "+
+				"say --factory, a Go expression of a func() zactor.Actor, and --import, what it needs", typ)
 		}
-		o.factory = fmt.Sprintf("%s.Actors[%s]", call, strconv.Quote(typ))
 		if o.imports == "" {
 			o.imports = path
 		}
@@ -142,24 +142,31 @@ func replayTest(app znode.App, rec *zactor.Record, typ, file string, o testOptio
 	return string(text), nil
 }
 
-// appMaker finds the exported function that made the App: the import path of the actor's package, and a call of the function, by the
-// name that Go gives to functions made within it. "" where it is not to be told.
-func appMaker(app znode.App, typ string) (path, call string) {
+// factoryOf finds a Go expression for the factory of the type, and the import path of the package that it needs: the factory itself
+// where it is an exported function, else App.Actors of the exported function that made the App, by the name that Go gives to
+// functions made within it. "" where it is not to be told.
+func factoryOf(app znode.App, typ string) (path, expr string) {
 	factory := app.Actors[typ]
 	if factory == nil {
 		return "", ""
+	}
+	name := runtime.FuncForPC(reflect.ValueOf(factory).Pointer()).Name()
+	if m := exportedFunc.FindStringSubmatch(name); m != nil && m[1] != "main" {
+		return m[1], packageName(m[1]) + "." + m[2]
 	}
 	t := reflect.TypeOf(factory())
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	name := runtime.FuncForPC(reflect.ValueOf(factory).Pointer()).Name()
 	m := madeIn.FindStringSubmatch(name)
 	if m == nil || t == nil || t.PkgPath() == "" || t.PkgPath() == "main" {
 		return "", ""
 	}
-	return t.PkgPath(), packageName(t.PkgPath()) + "." + m[1] + "()"
+	return t.PkgPath(), fmt.Sprintf("%s.%s().Actors[%s]", packageName(t.PkgPath()), m[1], strconv.Quote(typ))
 }
+
+// exportedFunc matches the name of an exported function that is no method: zgame/examples/chat.NewRoom.
+var exportedFunc = regexp.MustCompile(`^((?:.*/)?[^./]+)\.([A-Z]\w*)$`)
 
 // madeIn matches the name of a function within an exported one: zgame/examples/chat.App.func2, and where App has been inlined
 // main.main.App.func2 or main.main.func1.App.2.

@@ -67,6 +67,9 @@ func TestReplay(t *testing.T) {
 		{"bad flag", replay.App(), []string{file, "--tst"}, 2, []string{"-test"}},
 		{"help", replay.App(), []string{"-h"}, 0, []string{"replay FILE"}},
 		{"no factory", znode.App{}, []string{file, "--test"}, 1, []string{"say --factory"}},
+		{"test with a plain factory", znode.App{Actors: map[string]func() zactor.Actor{"replay.Counter": replay.Mended}}, []string{file, "--test"}, 0, []string{
+			"package replay_test\n", `"zgame/zcli/testdata/replay"`, `, replay.Mended)`,
+		}},
 		{"bad factory", replay.App(), []string{"--test", "--factory", "(", file}, 1, []string{"the test would not be Go"}},
 		{"test of a file", replay.App(), []string{"--test", "--testdata", "--package", "x", file}, 0, []string{
 			"package x\n", `zactortest.ReplayFile(t, "testdata/` + filepath.Base(file), `replay.App().Actors["replay.Counter"])`,

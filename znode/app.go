@@ -19,6 +19,15 @@ type App struct {
 	// Middleware, if set, is around every handler of the node's actors, the first outermost. It is called once for each node,
 	// before Setup: n has no actors, servers or routes yet, but its Logger, and Registerer for metrics.
 	Middleware func(n *Node) []zactor.Middleware
+	// AsyncPools are pools for zactor.Async besides the one for work that names none, by their names (zactor.OnPool): one for each
+	// thing that may be slow on its own, as a database is.
+	AsyncPools map[string]zactor.AsyncPool
+	// OnDeadLetter, if set, is called for each message to an actor of n that no handler ran for. It runs on many goroutines and
+	// must not block.
+	OnDeadLetter func(n *Node, d zactor.DeadLetter)
+	// OnEscalate, if set, is called on the actor's goroutine when an actor of n without a parent ends by zactor.Escalate. Without it
+	// the failure is logged.
+	OnEscalate func(n *Node, e *zactor.EscalatedError)
 	// Actors makes actors of each type by name (zactor.WithType, else the Go type), for the command replay: as Setup does, but
 	// what lives, like a store, may be nil where only work of zactor.Async uses it.
 	Actors map[string]func() zactor.Actor

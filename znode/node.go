@@ -262,13 +262,20 @@ func (n *Node) wire(context.Context) (err error) {
 	}
 	n.sessions = newSessions(self, n.link, n.nodeState)
 	n.watches = newWatches(n.link, n.nodeState)
-	if n.group, err = zactor.NewGroup(zactor.Config{
+	cfg := zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
 		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Router: n.dispatcher.Router(),
 		Mailbox: s.Actors.Mailbox, AskTimeout: s.Actors.AskTimeout, HandlerLimit: s.Actors.HandlerLimit, QueueTime: s.Actors.QueueTime,
-		Middleware: n.middleware(),
-		RecordDir:  s.Actors.RecordDir, RecordFiles: s.Actors.RecordFiles, Recorder: recorder(s),
-	}); err != nil {
+		Middleware: n.middleware(), AsyncPools: n.cfg.App.AsyncPools,
+		RecordDir: s.Actors.RecordDir, RecordFiles: s.Actors.RecordFiles, Recorder: recorder(s),
+	}
+	if f := n.cfg.App.OnDeadLetter; f != nil {
+		cfg.OnDeadLetter = func(d zactor.DeadLetter) { f(n, d) }
+	}
+	if f := n.cfg.App.OnEscalate; f != nil {
+		cfg.OnEscalate = func(e *zactor.EscalatedError) { f(n, e) }
+	}
+	if n.group, err = zactor.NewGroup(cfg); err != nil {
 		return err
 	}
 	n.sessions.tell = n.tell
