@@ -114,7 +114,7 @@ func ask(ctx context.Context, to Ref, req proto.Message, turn *turnContext) (*fu
 		select {
 		case <-f.wake:
 		case <-done:
-			if f.close(token) { // else the outcome is being written: take it
+			if f.abandon(token) { // else the outcome is being written: take it
 				f.put()
 				err := gaveUp(ctx, zmsg.Unknown)
 				g.codes.ended(zmsg.CodeOf(err))
@@ -162,7 +162,9 @@ func (c *Context) call(to Ref, req proto.Message) (*future, error) {
 	s.session, s.user = c.Session(), c.User()
 	err := to.request(req, &s)
 	if err == nil {
+		c.waitWith(f, token)
 		f.await(token)
+		c.waited(f)
 		g.codes.ended(f.reply.Code)
 	}
 	c.cell.mu.Lock()

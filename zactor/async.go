@@ -167,10 +167,8 @@ func overtaken(ctx context.Context) error {
 }
 
 func (c *Context) workContext() (context.Context, context.CancelFunc) {
-	if d, ok := c.Deadline(); ok {
-		return c.cell.g.withDeadline(c.cell.life(), d)
-	}
-	return context.WithCancel(c.cell.life())
+	ctx, cancel, _ := c.askedContext(c.cell.life())
+	return ctx, cancel
 }
 
 // takeBack undoes a promise that was armed with the token and that nobody keeps.

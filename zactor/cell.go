@@ -235,7 +235,7 @@ func (c *cell) sever() {
 	}
 	f, token := x.waiting, x.token
 	c.mu.Unlock()
-	if f != nil && f.close(token) {
+	if f != nil && f.abandon(token) {
 		f.reply = cutReply
 		f.done()
 	}

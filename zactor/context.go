@@ -225,6 +225,7 @@ func (c *Context) waiting() []uint64 {
 type turnContext struct {
 	context.Context //nolint:containedctx // it is one
 	cancel          context.CancelFunc
+	giveUp          zmsg.GiveUp // told when the one who asked gives up; nil if nobody can tell
 	self            *cell
 	chain           []uint64
 	trace           zmsg.TraceID
@@ -242,16 +243,12 @@ func (t *turnContext) Value(key any) any {
 	return t.Context.Value(key)
 }
 
-// Context returns a context that ends with the handler, with the actor, and at the deadline of the message. A request made
-// under it (Ask) is part of the call chain.
+// Context returns a context that ends with the handler, with the actor, at the deadline of the message, and when the one who
+// asked gives up (with the cause zmsg.ErrCancelled). A request made under it (Ask) is part of the call chain.
 func (c *Context) Context() context.Context {
 	if c.turn == nil {
 		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.Trace(), tap: c.tap, log: c.log}
-		if d, ok := c.Deadline(); ok {
-			t.Context, t.cancel = c.cell.g.withDeadline(c.cell.life(), d)
-		} else {
-			t.Context, t.cancel = context.WithCancel(c.cell.life())
-		}
+		t.Context, t.cancel, t.giveUp = c.askedContext(c.cell.life())
 		c.turn, c.used = t, true
 	}
 	return c.turn

@@ -23,6 +23,12 @@ type future struct {
 	state    atomic.Uint64 // generation << 1 | open
 	deadline atomic.Int64  // in nanoseconds of the table's clock
 
+	// Guarded by shard.mu: who is told when the request of the token is given up, nil for nobody.
+	giveUp      zmsg.GiveUp
+	giveUpArg   uint64
+	giveUpToken uint64
+	gaveUp      uint64 // the last token that was given up
+
 	// Owned by the one who closed the state.
 	reply zmsg.Reply
 	buf   []byte // memory of reply.Body
@@ -134,6 +140,50 @@ func (f *future) await(token uint64) {
 // close takes the right to give the outcome; false when it was given, or taken, before.
 func (f *future) close(token uint64) bool { return f.state.CompareAndSwap(token<<1|1, token<<1) }
 
+// OnGiveUp is of zmsg.Waiter.
+func (f *future) OnGiveUp(token uint64, w zmsg.GiveUp, arg uint64) bool {
+	f.shard.mu.Lock()
+	open, given := f.open(token), f.state.Load() == token<<1 && f.gaveUp == token
+	if open {
+		f.giveUp, f.giveUpArg, f.giveUpToken = w, arg, token
+	}
+	f.shard.mu.Unlock()
+	if given {
+		w.GaveUp(arg)
+	}
+	return open || given
+}
+
+// Forget is of zmsg.Waiter.
+func (f *future) Forget(token uint64, w zmsg.GiveUp) {
+	f.shard.mu.Lock()
+	if f.giveUpToken == token && f.giveUp == w {
+		f.giveUp = nil
+	}
+	f.shard.mu.Unlock()
+}
+
+// abandon closes f because the one who asked waits no longer, and has whoever works on the request told. It reports false
+// when the outcome is there.
+func (f *future) abandon(token uint64) bool {
+	f.shard.mu.Lock()
+	if !f.close(token) {
+		f.shard.mu.Unlock()
+		return false
+	}
+	f.gaveUp = token
+	w, arg := f.giveUp, f.giveUpArg
+	if f.giveUpToken != token {
+		w = nil
+	}
+	f.giveUp = nil
+	f.shard.mu.Unlock()
+	if w != nil {
+		w.GaveUp(arg)
+	}
+	return true
+}
+
 // Reply gives the outcome. It is a zmsg.Replier.
 func (f *future) Reply(token uint64, r *zmsg.Reply) {
 	if !f.close(token) {
@@ -173,6 +223,7 @@ func (f *future) put() {
 	}
 	s := f.shard
 	s.mu.Lock()
+	f.giveUp = nil
 	s.free = append(s.free, f)
 	s.mu.Unlock()
 }

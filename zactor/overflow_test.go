@@ -518,25 +518,26 @@ func TestOverflowOverRestart(t *testing.T) {
 func TestShutdownCountsWithPolicy(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, func(c *zactor.Config) { c.StopTimeout = time.Hour })
-	a := newGated(t, g, zactor.WithMailbox(5), zactor.WithOverflow(zactor.DropOldest))
+	begun := make(chan struct{}, 20)
+	ref := spawn(t, g, "", factory(zactor.HandleTell(func(c *zactor.Context, _ *testpb.Note) error {
+		begun <- struct{}{}
+		<-c.Context().Done() // the shutdown has told the actor to stop
+		return nil
+	})), zactor.WithMailbox(5), zactor.WithOverflow(zactor.DropOldest))
+	if err := ref.Tell(&testpb.Note{}); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, begun)
 	for n := range int64(20) {
-		if err := a.ref.Tell(&testpb.Note{N: n}); err != nil {
+		if err := ref.Tell(&testpb.Note{N: n}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	go func() {
-		for {
-			if _, ok := g.Lookup("gated"); !ok || errors.Is(a.ref.Tell(&testpb.Note{}), zmsg.ErrDraining) {
-				break
-			}
-		}
-		close(a.open)
-	}()
 	err := g.Shutdown(ended)
 	var cut *zactor.CutError
-	if !errors.As(err, &cut) || len(cut.Actors) != 1 || cut.Actors[0].Messages != 5 {
+	if !errors.As(err, &cut) || len(cut.Actors) != 1 || cut.Actors[0].Messages != 5 || len(begun) != 0 {
 		t.Errorf("got %v, want 5 messages cut", err)
 	}
 }

@@ -60,7 +60,10 @@ func (c *Context) callReentrant(to Ref, req proto.Message) (*future, error) {
 		g.codes.ended(zmsg.CodeOf(err))
 		return nil, err
 	}
-	if err := c.suspend(f, token); err != nil {
+	c.waitWith(f, token)
+	err := c.suspend(f, token)
+	c.waited(f)
+	if err != nil {
 		g.codes.ended(zmsg.CodeOf(err))
 		return nil, err
 	}
@@ -161,7 +164,7 @@ var errEnded error = &zmsg.Error{Code: zmsg.CodeStopped, Outcome: zmsg.Unknown, 
 
 // abandon gives up what s waits for; its outcome may be in the mailbox already, and is dropped there.
 func (c *cell) abandon(s *suspension) {
-	if s.f.close(s.token) {
+	if s.f.abandon(s.token) {
 		s.f.put()
 		c.pending--
 		return

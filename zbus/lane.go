@@ -30,6 +30,8 @@ type lane struct {
 
 	gone atomic.Bool // the node was lost: nothing is sent any more; set with Link.mu held
 
+	giveUps giveUps // of requests of the node
+
 	// Guarded by Link.mu.
 	seq        uint64 // requests so far
 	head, tail int32  // list of waiting requests, -1: none

@@ -301,6 +301,8 @@ func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.T
 	case wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL:
 		if e.ID == controlMissed {
 			l.missed(p, e.Seq, e.To)
+		} else if e.ID == controlGaveUp {
+			l.laneBack(p).gaveUp(e.Request)
 		} else if l.cfg.Handlers.Control != nil {
 			if !l.cfg.Handlers.Control(e, p.ref) {
 				return false

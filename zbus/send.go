@@ -59,27 +59,37 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 		e.TimeoutMs = milliseconds(left)
 	}
 
+	number, err := l.enqueue(node, e, r, token, deadline)
+	if w, ok := r.(zmsg.Waiter); ok && err == nil {
+		w.OnGiveUp(token, l, number) // not with mu held: he may have given up already
+	}
+	return err
+}
+
+// enqueue puts an envelope into the lane of its node, and the request, if r is set, into the table. It returns the
+// request's number.
+func (l *Link) enqueue(node zmsg.NodeRef, e *zmsg.Envelope, r zmsg.Replier, token uint64, deadline time.Duration) (number uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.admitLocked(len(body)); err != nil {
-		return err
+	if err := l.admitLocked(len(e.Body)); err != nil {
+		return 0, err
 	}
 	ln := l.laneLocked(node)
 	if r == nil {
-		return l.enqueueLocked(ln, e, -1)
+		return 0, l.enqueueLocked(ln, e, -1)
 	}
 	slot, ok := l.requests.add(ln, r, token, deadline)
 	if !ok {
 		l.counts.request("busy", 1)
-		return errRequests
+		return 0, errRequests
 	}
 	e.Request = l.requests.number(slot)
 	if err := l.enqueueLocked(ln, e, slot); err != nil {
 		l.requests.end(slot)
-		return err
+		return 0, err
 	}
 	l.dueLocked(deadline)
-	return nil
+	return e.Request, nil
 }
 
 // SendSession sends an operation on sessions to their gate, one-way, in the same lane as Send: e.Op and its fields;

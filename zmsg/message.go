@@ -50,6 +50,27 @@ type Replier interface {
 	Reply(token uint64, r *Reply)
 }
 
+// Waiter is a Replier that knows when the one who asked has given up. Whoever works on the request may let himself be told; that
+// is advice: the duty to reply stays.
+type Waiter interface {
+	Replier
+	// OnGiveUp has w told with arg, once and from any goroutine, when the request of token is given up before its outcome
+	// is there; at once if it has been already. A request has one who is told: the last one that asked. The result is false
+	// when the request has ended otherwise.
+	OnGiveUp(token uint64, w GiveUp, arg uint64) bool
+	// Forget takes OnGiveUp back, if it is still w that is told.
+	Forget(token uint64, w GiveUp)
+}
+
+// GiveUp is told that nobody waits for a request any more.
+type GiveUp interface{ GaveUp(arg uint64) }
+
+// Waiter returns who waits for m's outcome, nil where that is nobody, or one that cannot tell when he gives up.
+func (m *Message) Waiter() (w Waiter, token uint64) {
+	w, _ = m.replier.(Waiter)
+	return w, m.token
+}
+
 // Reply is the outcome of a request: an answer (Code is CodeOK), or an error and whether the request ran.
 type Reply struct {
 	ID      uint32 // message id of the answer, 0 for an error

@@ -78,6 +78,30 @@ func (f *fallback) Reply(token uint64, r *zmsg.Reply) {
 	}
 }
 
+// OnGiveUp is of zmsg.Waiter: the one who asked knows.
+func (f *fallback) OnGiveUp(token uint64, w zmsg.GiveUp, arg uint64) bool {
+	to, t := f.asker(token)
+	return to != nil && to.OnGiveUp(t, w, arg)
+}
+
+// Forget is of zmsg.Waiter.
+func (f *fallback) Forget(token uint64, w zmsg.GiveUp) {
+	if to, t := f.asker(token); to != nil {
+		to.Forget(t, w)
+	}
+}
+
+// asker returns who asked, while the try of the token has no outcome; nil where he cannot tell when he gives up.
+func (f *fallback) asker(token uint64) (w zmsg.Waiter, t uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.armed || token != f.gen {
+		return nil, 0
+	}
+	w, _ = f.to.(zmsg.Waiter)
+	return w, f.token
+}
+
 // another reports whether r says that the request did not run because of the candidate, not because of the request.
 func another(r *zmsg.Reply) bool {
 	if r.Outcome != zmsg.NotExecuted {
