@@ -61,36 +61,23 @@ func (c *cell) onStart(x *Context) (err error) {
 
 // onStop runs the actor's stop hook, if it has one. A panic is logged.
 func (c *cell) onStop(x *Context, why Reason) {
-	s, ok := c.actor.(Stopper)
-	if !ok {
-		return
+	if s, ok := c.actor.(Stopper); ok {
+		c.lastHook(x, "OnStop", func() { s.OnStop(x, why) })
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			c.g.cfg.Metrics.Panics.Inc()
-			c.g.log.Error("actor panicked in OnStop", "actor", c.id, "name", c.name, "panic", fmt.Sprint(v), "stack", string(c.caught(v).stack))
-		}
-		x.endTurn()
-	}()
-	x.it = x.nothing()
-	s.OnStop(x, why)
 }
 
 // onRestart runs the failed instance's restart hook, if it has one. A panic is logged.
 func (c *cell) onRestart(x *Context, cause error) {
-	r, ok := c.actor.(Restarter)
-	if !ok {
-		return
+	if r, ok := c.actor.(Restarter); ok {
+		c.lastHook(x, "OnRestart", func() { r.OnRestart(x, cause) })
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			c.g.cfg.Metrics.Panics.Inc()
-			c.g.log.Error("actor panicked in OnRestart", "actor", c.id, "name", c.name, "panic", fmt.Sprint(v), "stack", string(c.caught(v).stack))
-		}
-		x.endTurn()
-	}()
+}
+
+// lastHook runs a hook of an instance that ends anyway.
+func (c *cell) lastHook(x *Context, name string, f func()) {
+	defer x.endTurn() // also after runtime.Goexit
 	x.it = x.nothing()
-	r.OnRestart(x, cause)
+	c.guard(name, f)
 }
 
 // terminate ends the actor: nobody finds it any more, what waits is answered, the children end, OnStop runs. Answers come

@@ -41,16 +41,6 @@ func (c *cell) checkIdle() {
 	c.pushLane(idleItem{})
 }
 
-// messagesIn counts without what the group itself put there: ticks of timers keep no actor.
-func messagesIn(items []item) (n int) {
-	for i := range items {
-		if items[i].kind == itemMessage {
-			n++
-		}
-	}
-	return n
-}
-
 // idleItem asks the actor, in its turn, whether it may end.
 type idleItem struct{}
 

@@ -262,14 +262,19 @@ func (b *mailbox) load() int {
 func (b *mailbox) messages() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := b.waitingLocked()
 	in := b.queueLocked()
+	n := b.waitingLocked() - (len(in) - messagesIn(in))
 	if q := b.bounds; q != nil {
-		n += q.tombs
+		n += q.tombs // which waitingLocked has not counted
 	}
-	for i := range in {
-		if in[i].kind != itemMessage {
-			n--
+	return n
+}
+
+// messagesIn counts without what the group itself put there: ticks of timers keep no actor.
+func messagesIn(items []item) (n int) {
+	for i := range items {
+		if items[i].kind == itemMessage {
+			n++
 		}
 	}
 	return n

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Cut is what a shutdown cut short at one actor.
+// Cut is what a stop cut short at one actor.
 type Cut struct {
 	Actor    uint64
 	Name     string
@@ -17,28 +18,45 @@ type Cut struct {
 	Stuck    bool // its handler did not return: its goroutine is still there
 }
 
-// CutError is what Shutdown returns when it could not end in order.
+// CutError is what Group.Shutdown and Group.StopDrainedWait return when they could not end in order.
 type CutError struct {
 	Actors []Cut // in order of their ids
 	Async  bool  // work of Async did not return: its goroutines are still there
 }
 
-// Error says how much was cut, and names the first few actors.
+// Error says how much was cut, and of the first few actors each, how many messages.
 func (e *CutError) Error() string {
+	const first = 5
 	messages, stuck := 0, 0
-	var names []string
-	for _, c := range e.Actors {
+	var each []string
+	for i, c := range e.Actors {
 		messages += c.Messages
 		if c.Stuck {
 			stuck++
 		}
-		if len(names) < 5 {
-			names = append(names, fmt.Sprintf("%q (%d)", c.Name, c.Actor))
+		switch {
+		case i < first:
+			each = append(each, c.String())
+		case i == first:
+			each = append(each, "...")
 		}
 	}
-	s := fmt.Sprintf("zactor: shutdown cut %d messages of %d actors, %d of them stuck: %s", messages, len(e.Actors), stuck, strings.Join(names, ", "))
+	s := fmt.Sprintf("zactor: the stop cut %d messages of %d actors, %d of them stuck: %s", messages, len(e.Actors), stuck, strings.Join(each, ", "))
 	if e.Async {
 		s += "; Async work did not return"
+	}
+	return s
+}
+
+// String names the actor, by its id if it has no name, and says how many messages were cut.
+func (c Cut) String() string {
+	s := strconv.Quote(c.Name)
+	if c.Name == "" {
+		s = fmt.Sprintf("actor %d", c.Actor)
+	}
+	s += fmt.Sprintf(" %d", c.Messages)
+	if c.Stuck {
+		s += " (stuck)"
 	}
 	return s
 }

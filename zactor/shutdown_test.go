@@ -131,7 +131,7 @@ func TestShutdownCuts(t *testing.T) {
 		if !slices.Equal(cut.Actors, want) || cut.Async {
 			t.Errorf("cut %+v, want %+v", cut.Actors, want)
 		}
-		if !strings.Contains(err.Error(), "7 messages of 3 actors, 1 of them stuck") {
+		if !strings.Contains(err.Error(), `7 messages of 3 actors, 1 of them stuck: "hang" 3 (stuck), "polite" 2, "asking" 2`) {
 			t.Errorf("text %q", err)
 		}
 		close(release) // goleak: the goroutine that was stuck ends now

@@ -41,7 +41,7 @@ type EscalatedError struct {
 
 // Error names the child and its cause.
 func (e *EscalatedError) Error() string {
-	return fmt.Sprintf("zactor: child %v failed: %v", e.Child, e.Cause)
+	return fmt.Sprintf("zactor: %v failed: %v", e.Child, e.Cause)
 }
 
 // Unwrap returns the child's cause.

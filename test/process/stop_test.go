@@ -36,7 +36,7 @@ func TestStopLosesNothing(t *testing.T) {
 			handled, _ := strconv.Atoi(p.find(`handled (\d+)`))
 			cut := 0
 			if !k.all {
-				cut, _ = strconv.Atoi(p.find(`shutdown cut (\d+) messages`))
+				cut, _ = strconv.Atoi(p.find(`cut (\d+) messages`))
 			}
 			if handled+cut != 20_000 || k.all != (cut == 0) || k.all != (code == 0) {
 				t.Errorf("%d handled and %d cut of 20000, exit code %d", handled, cut, code)
