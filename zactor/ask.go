@@ -204,6 +204,7 @@ func (c *Context) promise(fn func(c *Context, r *zmsg.Reply)) *future {
 	if c.it.msg != nil {
 		f.head = zmsg.NewMessage(c.it.msg.ID)
 		f.head.CopyHead(c.it.msg)
+		f.head.Chain = c.chain()
 	} else if !c.trace.IsZero() {
 		f.head = zmsg.NewMessage(c.it.id)
 		f.head.Trace = c.trace

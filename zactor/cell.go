@@ -55,8 +55,9 @@ type extra struct {
 	draws     uint64                   // turns of the instance that have asked for it
 
 	// Set at construction.
-	parent *cell
-	tap    tap // see Context.tap
+	parent      *cell
+	parentEpoch uint32 // the parent's instance whose child it is
+	tap         tap    // see Context.tap
 
 	// Guarded by the mailbox's mu.
 	lane     []laneItem

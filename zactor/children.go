@@ -39,7 +39,8 @@ func (c *cell) parent() *cell {
 
 // adopt makes c a child of p; false when p is ending.
 func (c *cell) adopt(p *cell) bool {
-	c.more().parent = p
+	own := c.more()
+	own.parent, own.parentEpoch = p, p.epoch
 	x := p.more()
 	p.mu.Lock()
 	defer p.mu.Unlock()

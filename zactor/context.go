@@ -201,12 +201,13 @@ func (c *Context) Deadline() (t time.Time, ok bool) {
 	}
 }
 
-// chain returns the actors that wait for the end of this message.
+// chain returns the actors that wait for the end of this message: none once it has its reply.
 func (c *Context) chain() []uint64 {
-	if c.it.msg == nil {
+	m := c.it.msg
+	if m == nil || c.it.kind == itemMessage && c.deferred == nil && !m.Wants() {
 		return nil
 	}
-	return c.it.msg.Chain
+	return m.Chain
 }
 
 // waiting returns the chain of a request that this handler waits for: with the actor itself.
@@ -379,9 +380,14 @@ func (c *Context) tell(to Ref, msg proto.Message) error {
 // Send sends a one-way message to whoever handles its id; see Group.ByID.
 func (c *Context) Send(msg proto.Message) error { return c.Tell(c.ByID(), msg) }
 
+var errNothingToForward error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "there is no message to forward"}
+
 // Forward hands the message on, with its reply slot: the other actor answers in place of this one. On an error the message
-// and the duty to answer stay here.
+// and the duty to answer stay here. Only a handler has a message that it can hand on, once: ErrBadRequest else.
 func (c *Context) Forward(to Ref) error {
+	if c.it.kind != itemMessage || c.it.msg == nil && (c.it == &c.none || c.it.value == nil) {
+		return errNothingToForward
+	}
 	m := c.Message()
 	var err error
 	if c.tap != nil {

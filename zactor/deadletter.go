@@ -42,5 +42,6 @@ func (g *Group) deadLetter(c *cell, it *item, why deadReason) {
 			it.id, _ = zmsg.IDOf(m)
 		}
 	}
-	g.cfg.OnDeadLetter(DeadLetter{Actor: c.address(), Name: c.name, ID: it.id, Reason: why.String()})
+	d := DeadLetter{Actor: c.address(), Name: c.name, ID: it.id, Reason: why.String()}
+	c.guard("Config.OnDeadLetter", func() { g.cfg.OnDeadLetter(d) })
 }

@@ -1,7 +1,9 @@
 package zactor
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"zgame/zmsg"
 )
@@ -25,6 +27,9 @@ func (c *cell) create() (err error) {
 		if hs, err = layered(hs, layers, HandlerInfo{Actor: c.name, Type: c.typ(a)}); err != nil {
 			return err
 		}
+	}
+	if c.actor != nil && !slices.Equal(adverts(c.handlers), adverts(hs)) {
+		return errors.New("zactor: the factory's new actor handles other messages than the one before")
 	}
 	c.mu.Lock()
 	c.actor, c.handlers = a, hs
@@ -81,8 +86,8 @@ func (c *cell) lastHook(x *Context, name string, f func()) {
 }
 
 // terminate ends the actor: nobody finds it any more, what waits is answered, the children end, OnStop runs. Answers come
-// first: a child may be waiting for one.
-func (c *cell) terminate(x *Context) {
+// first: a child may be waiting for one. cause, if not nil, becomes the parent's then.
+func (c *cell) terminate(x *Context, cause error) {
 	c.unannounce()
 	c.mu.Lock()
 	c.closeLocked()
@@ -92,8 +97,21 @@ func (c *cell) terminate(x *Context) {
 	c.endSuspended()
 	x.batch, x.next = nil, 0
 	c.endChildren(false)
+	end := func() {
+		c.finish(x, cut)
+		if cause != nil {
+			c.escalate(cause)
+		}
+	}
+	stopped := false
+	defer func() {
+		if !stopped { // OnStop has ended its goroutine
+			go end() // owned by the cell, in place of this one
+		}
+	}()
 	c.onStop(x, c.reason())
-	c.finish(x, cut)
+	stopped = true
+	end()
 }
 
 // finish takes the actor out of the group. OnStop has run, or there is nothing it could run for; cut messages have been

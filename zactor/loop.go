@@ -96,5 +96,8 @@ func (l *loop) turn(c *Context, t *timer, gen uint64) {
 		tick := Tick{N: l.done, Step: time.Second / time.Duration(l.hz), Skipped: skip, Late: elapsed - l.due(l.done)}
 		skip = 0
 		l.step(c, tick)
+		if l.done != tick.N {
+			return // the step waited, in a reentrant actor, and later ones have been run meanwhile
+		}
 	}
 }

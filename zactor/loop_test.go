@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"zgame/zactor"
+	"zgame/zactor/internal/testpb"
 	"zgame/zactor/zactortest"
 	"zgame/zmetrics"
 )
@@ -43,6 +44,45 @@ func TestLoopDoesNotDrift(t *testing.T) {
 			t.Errorf("%v, %d calls pending", err, clock.Pending())
 		}
 	}
+}
+
+// A step that waits in a reentrant actor lets later ones overtake it, and does not count them again.
+func TestLoopOfAReentrantActor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := zactortest.NewGroup(t, zactor.Config{})
+		slow := spawn(t, g, "", factory(zactor.Handle(func(_ *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {
+			time.Sleep(550 * time.Millisecond)
+			return &testpb.Pong{}, nil
+		})))
+		start := time.Now()
+		var steps []uint64
+		ref := spawn(t, g, "", func() zactor.Actor {
+			return &actor{
+				handlers: []zactor.Handler{zactor.HandleTell(func(*zactor.Context, *testpb.Note) error {
+					time.Sleep(350 * time.Millisecond) // several steps are due then
+					return nil
+				})},
+				start: func(c *zactor.Context) error {
+					c.Loop(10, func(c *zactor.Context, tick zactor.Tick) {
+						steps = append(steps, tick.N)
+						if due := start.Add(time.Duration(tick.N) * tick.Step); time.Now().Before(due) || tick.Late < 0 {
+							t.Errorf("step %d at %v, late by %v", tick.N, time.Since(start), tick.Late)
+						}
+						if tick.N == 1 {
+							_, _ = zactor.Call[testpb.Pong](c, slow, &testpb.Ping{})
+						}
+					})
+					return nil
+				},
+			}
+		}, zactor.Reentrant())
+		_ = ref.Tell(&testpb.Note{})
+		time.Sleep(1550 * time.Millisecond)
+		_ = g.StopWait(t.Context(), ref)
+		if len(steps) != 15 || !slices.IsSorted(steps) {
+			t.Errorf("steps %v", steps)
+		}
+	})
 }
 
 // One late step: what is due runs at once, up to the bound, and what is older is told.

@@ -146,7 +146,7 @@ func (c *cell) step(m *Manual) {
 	c.mu.Lock()
 	if c.reason() != 0 {
 		c.mu.Unlock()
-		c.terminate(x)
+		c.terminate(x, nil)
 		return
 	}
 	x.batch, x.next = nil, 0

@@ -18,6 +18,70 @@ import (
 	"zgame/zmsg"
 )
 
+// Who has been answered waits no longer: a request to it is no cycle.
+func TestReplyThenCallIsNoCycle(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, nil)
+	var a, b zactor.Ref
+	calls := make(chan error, 2)
+	a = spawn(t, g, "a", factory(
+		zactor.Handle(echo),
+		zactor.HandleTell(func(c *zactor.Context, _ *testpb.Note) error {
+			_, err := zactor.Call[testpb.Pong](c, b, &testpb.Ping{})
+			return err
+		}),
+	))
+	b = spawn(t, g, "b", factory(zactor.Handle(func(c *zactor.Context, _ *testpb.Ping) (*testpb.Pong, error) {
+		c.Reply(&testpb.Pong{})
+		_, err := zactor.Call[testpb.Pong](c, a, &testpb.Ping{})
+		calls <- err
+		zactor.Then(c, a, &testpb.Ping{}, func(c *zactor.Context, _ *testpb.Pong, err error) {
+			if err == nil {
+				_, err = zactor.Call[testpb.Pong](c, a, &testpb.Ping{})
+			}
+			calls <- err
+		})
+		return nil, nil
+	})))
+	_ = a.Tell(&testpb.Note{})
+	for range 2 {
+		if err := receive(t, calls); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Where there is no message, or not any more, Forward does not make one up.
+func TestForwardWithoutAMessage(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, nil)
+	to := spawn(t, g, "to", factory(zactor.Handle(echo)))
+	errs := make(chan error, 3)
+	forward := func(c *zactor.Context) { errs <- c.Forward(to) }
+	ref := spawn(t, g, "", func() zactor.Actor {
+		return &actor{
+			handlers: []zactor.Handler{zactor.HandleRaw(1001, func(c *zactor.Context, _ *zmsg.Message) error {
+				zactor.Then(c, to, &testpb.Ping{}, func(c *zactor.Context, _ *testpb.Pong, _ error) { forward(c) })
+				m := c.Take()
+				forward(c)
+				m.Release()
+				return nil
+			})},
+			start: func(c *zactor.Context) error { forward(c); return nil },
+		}
+	})
+	m := zmsg.NewMessage(1001)
+	m.SetBody([]byte{8, 1})
+	if err := ref.Deliver(m); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := receive(t, errs); !errors.Is(err, zmsg.ErrBadRequest) {
+			t.Error(err)
+		}
+	}
+}
+
 func TestCallCycle(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, nil)

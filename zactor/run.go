@@ -78,7 +78,7 @@ func (c *cell) turns(x *Context) {
 		}
 		if c.reason() != 0 {
 			c.mu.Unlock()
-			c.terminate(x)
+			c.terminate(x, nil)
 			return
 		}
 		x.batch, x.next = c.swapLocked(&x.taken, &c.g.buffers), 0
@@ -108,7 +108,7 @@ func (c *cell) work(x *Context) bool {
 			return false
 		}
 		if c.reason() != 0 {
-			c.terminate(x)
+			c.terminate(x, nil)
 			return false
 		}
 	}

@@ -188,6 +188,8 @@ func (c *cell) start() (err error) {
 	if err := c.announce(); err != nil {
 		over = true
 		x = c.g.borrow(c)
+		c.halt(StopFailed)
+		c.endChildren(true)
 		c.onStop(x, StopFailed)
 		return err
 	}

@@ -2,11 +2,9 @@ package zactor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"zgame/zmsg"
@@ -90,7 +88,7 @@ func (c *cell) failed(x *Context, k *crash) bool {
 		c.g.log.Warn("actor resumed", "actor", c.id, "name", c.name)
 		return true
 	}
-	return c.supervise(x, cause, v)
+	return c.supervise(x, cause, v, false)
 }
 
 // mourn tells of a panic: the log, and whoever asked.
@@ -112,11 +110,20 @@ func (c *cell) mourn(x *Context, k *crash) {
 	x.endTurn()
 }
 
-// verdict asks the policy. One that panics stops the actor.
+// verdict asks the policy. One that panics, or ends its goroutine, stops the actor.
 func (c *cell) verdict(cause error) verdict {
-	e := c.more()
+	e, p, now := c.more(), c.policy(), c.g.clock.Now()
 	v := verdict{do: Stop}
-	c.guard("Policy.Decide", func() { v, e.history = c.policy().decide(e.history, c.g.clock.Now(), cause) })
+	if p.Decide == nil {
+		v, e.history = p.decide(e.history, now, cause)
+		return v
+	}
+	done := make(chan struct{})
+	go func() { // owned by this call, which waits for it: Decide may call runtime.Goexit
+		defer close(done)
+		c.guard("Policy.Decide", func() { v, e.history = p.decide(e.history, now, cause) })
+	}()
+	<-done
 	return v
 }
 
@@ -133,28 +140,26 @@ func (c *cell) guard(what string, f func()) {
 
 var errPanickedFirst error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the actor panicked before it replied"}
 
-// supervise does what the policy decided after a failure that is not resumed.
-func (c *cell) supervise(x *Context, cause error, v verdict) bool {
-	dropped := false // the instance that failed has been told
+// supervise does what the policy decided after a failure that is not resumed. dropped says that the instance that failed
+// has been told, and what belonged to it has ended.
+func (c *cell) supervise(x *Context, cause error, v verdict, dropped bool) bool {
 	for {
 		if c.reason() != 0 {
-			c.terminate(x)
+			c.terminate(x, nil)
 			return false
 		}
 		if v.do == Stop || v.do == Escalate {
 			c.g.log.Error("actor failed for good", "actor", c.id, "name", c.name, "directive", v.do.String(), "failures", len(c.more().history))
 			c.halt(StopFailed)
-			c.terminate(x)
-			if v.do == Escalate {
-				c.escalate(cause)
+			if v.do == Stop {
+				cause = nil
 			}
+			c.terminate(x, cause)
 			return false
 		}
 		if !dropped {
 			dropped = true
-			c.onRestart(x, cause)
-			c.endChildren(true)
-			c.endInstance(errPanickedFirst)
+			c.replace(x, cause, v)
 		}
 		if v.delay > 0 {
 			c.hold(x, v.delay)
@@ -168,11 +173,40 @@ func (c *cell) supervise(x *Context, cause error, v verdict) bool {
 	}
 }
 
+// replace ends the instance that failed.
+func (c *cell) replace(x *Context, cause error, v verdict) {
+	told := false
+	defer func() {
+		if !told { // OnRestart has ended its goroutine
+			go c.after(x, func() bool { // owned by the cell, in place of this one
+				c.endChildren(true)
+				c.endInstance(errPanickedFirst)
+				return c.supervise(x, cause, v, true)
+			})
+		}
+	}()
+	c.endSuspended() // first: what these handlers do, until they return, is the old instance's
+	c.onRestart(x, cause)
+	told = true
+	c.endChildren(true)
+	c.endInstance(errPanickedFirst)
+}
+
+// after goes on where code of the application has ended the actor's goroutine outside of a message, with step, which reports whether
+// the actor goes on with its messages.
+func (c *cell) after(x *Context, step func() bool) {
+	c.bounds.mark()
+	x.tag()
+	if step() && c.work(x) {
+		c.turns(x)
+	}
+}
+
 // escalate makes the failure the parent's.
 func (c *cell) escalate(cause error) {
 	err := &EscalatedError{Child: Ref{cell: c}, Cause: cause}
 	if p := c.parent(); p != nil {
-		p.pushLane(escalation{err})
+		p.pushLane(escalation{err, c.extra.Load().parentEpoch})
 		return
 	}
 	if f := c.g.cfg.OnEscalate; f != nil {
@@ -182,10 +216,16 @@ func (c *cell) escalate(cause error) {
 	c.g.log.Error("nobody to escalate to: the actor has no parent, Config.OnEscalate is not set", "actor", c.id, "name", c.name, "err", cause)
 }
 
-// escalation is a child's failure in its parent's lane.
-type escalation struct{ err *EscalatedError }
+// escalation is a child's failure in its parent's lane. It is no business of an instance that has never had the child.
+type escalation struct {
+	err   *EscalatedError
+	epoch uint32 // of the parent
+}
 
 func (e escalation) run(x *Context) {
+	if e.epoch != x.cell.epoch {
+		return
+	}
 	if x.tap != nil {
 		x.tap.escalated(x, e.err)
 	}
@@ -222,28 +262,39 @@ func (c *cell) restart(x *Context) bool {
 		return true // turns sees it
 	}
 	err := c.instance(x)
-	return err == nil || c.supervise(x, err, c.verdict(err))
+	return err == nil || c.supervise(x, err, c.verdict(err), true)
 }
 
 // instance makes the next instance and starts it.
 func (c *cell) instance(x *Context) error {
-	before := adverts(c.handlers)
+	returned := false
+	defer func() {
+		if !returned { // factory, Handlers or OnStart has ended its goroutine
+			go c.after(x, func() bool { // owned by the cell, in place of this one
+				c.failedInstance(errGoexit)
+				return c.supervise(x, errGoexit, c.verdict(errGoexit), true)
+			})
+		}
+	}()
 	err := c.create()
-	if err == nil && !slices.Equal(before, adverts(c.handlers)) {
-		err = errors.New("zactor: the factory's new actor handles other messages than the one before")
-	}
 	if err == nil {
 		err = c.onStart(x)
 	}
+	returned = true
 	if err != nil {
-		c.g.log.Error("actor did not restart", "actor", c.id, "name", c.name, "err", err)
-		c.endChildren(true)
-		c.endInstance(zmsg.ErrStopped)
+		c.failedInstance(err)
 		return err
 	}
 	c.g.cfg.Metrics.Restarts.Inc()
 	c.g.log.Warn("actor restarted", "actor", c.id, "name", c.name)
 	return nil
+}
+
+// failedInstance ends one that did not start.
+func (c *cell) failedInstance(err error) {
+	c.g.log.Error("actor did not restart", "actor", c.id, "name", c.name, "err", err)
+	c.endChildren(true)
+	c.endInstance(zmsg.ErrStopped)
 }
 
 // endInstance ends what belongs to the present instance: timers, watches, promised replies; continuations become stale.

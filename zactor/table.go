@@ -36,6 +36,11 @@ func (t *table) add(c *cell) {
 	c.id = t.next
 	i := c.id >> chunkBits
 	dir := t.dir.Load()
+	if c.id&(1<<chunkBits-1) == 0 { // the chunk before is full, and may be empty again
+		if ch := (*dir)[i-1].Load(); ch != nil && ch.live == 0 {
+			(*dir)[i-1].Store(nil)
+		}
+	}
 	if dir == nil || i >= uint64(len(*dir)) {
 		grown := make([]atomic.Pointer[chunk], max(8, 2*i))
 		if dir != nil {
