@@ -114,7 +114,11 @@ func ask(ctx context.Context, to Ref, req proto.Message, turn *turnContext) (*fu
 		select {
 		case <-f.wake:
 		case <-done:
-			if f.abandon(token) { // else the outcome is being written: take it
+			end := f.abandon
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				end = f.close // whoever works on it has the same deadline, and learns of it as that
+			}
+			if end(token) { // else the outcome is being written: take it
 				f.put()
 				err := gaveUp(ctx, zmsg.Unknown)
 				g.codes.ended(zmsg.CodeOf(err))
