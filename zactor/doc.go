@@ -34,15 +34,15 @@
 // # Goroutines
 //
 // An actor has a goroutine while messages wait, none while it is idle. A handler may block: others go on. A group has up to
-// Config.AsyncWorkers more, and those of Config.AsyncPools, while Async has work. Timers, and the time-outs of open requests, are calls of the Clock, short and
-// on its goroutines. So are the rounds of the watchdog, which tells of handlers that run too long (Config.HandlerLimit) and of
-// mailboxes that stay full (Config.QueueMark): there are none while no actor runs. The goroutines of actors carry a pprof
-// label, zactor, by which it finds their stacks. An idle group has none and uses no CPU. While
-// records are written (Config.RecordDir) there is one for them. Shutdown ends them all, and says which did not.
+// Config.AsyncWorkers more, and those of Config.AsyncPools, while Async has work, and one while records are written
+// (Config.RecordDir). Timers, and the time-outs of open requests, are calls of the Clock, short and on its goroutines. So are
+// the rounds of the watchdog, which tells of handlers that run too long (Config.HandlerLimit) and of mailboxes that stay full
+// (Config.QueueMark): there are none while no actor runs. The goroutines of actors carry a pprof label, zactor, by which it
+// finds their stacks. An idle group has none and uses no CPU. Shutdown ends them all, and says which did not.
 //
 // # Failure
 //
 // Ask, Call and Then end with errors of zmsg (ErrBusy, ErrStopped, ErrTimeout, ErrPanicked, ErrCycle, …), told apart by
 // errors.Is, zmsg.CodeOf and zmsg.OutcomeOf. A handler's own error reaches the asker if it has a code (zmsg.Errorf);
-// any other is logged, and the asker learns CodeInternal.
+// any other is logged, and the asker learns CodeInternal. The same holds where it has called Context.Defer before.
 package zactor

@@ -15,7 +15,8 @@ import (
 // maxSteps is how many steps Run makes: actors that are still not at rest then never will be.
 const maxSteps = 1_000_000
 
-// Steps steps the actors of a group by hand, under a Clock of its own. It belongs to the goroutine of the test.
+// Steps steps the actors of a group by hand, under a Clock of its own. It belongs to the goroutine of the test, which may
+// call zactor.Ask too: that steps until the answer is there, and ends with ErrTimeout when nobody has anything to do any more.
 type Steps struct {
 	*zactor.Manual
 
