@@ -33,7 +33,7 @@ func main() {
 				return err
 			}
 		}
-		fmt.Printf("queued %d\n", backlog)
+		fmt.Fprintf(os.Stdout, "queued %d\n", backlog)
 		return nil
 	}})
 }
@@ -58,5 +58,5 @@ func (w *worker) Handlers() []zactor.Handler {
 
 // OnStop says how much was done.
 func (w *worker) OnStop(_ *zactor.Context, why zactor.Reason) {
-	fmt.Printf("handled %d (%v)\n", w.handled.Load(), why)
+	fmt.Fprintf(os.Stdout, "handled %d (%v)\n", w.handled.Load(), why)
 }
