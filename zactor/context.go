@@ -87,8 +87,8 @@ func (c *Context) clean() *Context {
 }
 
 // Now returns the time on the group's Clock: when the batch of messages was begun that this one is part of, or when it was
-// first asked for. All messages of a batch see the same time, and a replay of a record sees it again. For what takes long within one handler, measure with package
-// time.
+// first asked for. All messages of a batch see the same time, and a replay of a record sees it again. For what takes long within
+// one handler, measure with package time.
 func (c *Context) Now() time.Time { return c.batchTime() }
 
 // Self returns the actor's own ref.

@@ -25,7 +25,8 @@ type spawnOptions struct {
 	idle      time.Duration
 }
 
-// WithMailbox is how many messages may wait for the actor. What happens to the next says WithOverflow.
+// WithMailbox is how many messages may wait for the actor, 1 to 268,435,456. Defaults to Config.Mailbox. What happens to the next
+// says WithOverflow.
 func WithMailbox(n int) SpawnOption { return func(o *spawnOptions) { o.mailbox = n } }
 
 // WithMailboxBytes is how many bytes of messages may wait for the actor, as well as how many messages: their encoded size,
@@ -35,7 +36,7 @@ func WithMailboxBytes(n int) SpawnOption { return func(o *spawnOptions) { o.byte
 // WithOverflow is what happens to a message when the mailbox is full. Defaults to Config.Overflow.
 func WithOverflow(v Overflow) SpawnOption { return func(o *spawnOptions) { o.overflow = &v } }
 
-// WithRestart is what happens when the actor panics.
+// WithRestart is what happens when the actor panics. Defaults to Config.Restart.
 func WithRestart(p Policy) SpawnOption {
 	p = p.withDefaults()
 	return func(o *spawnOptions) { o.policy = &p } // shared by the actors: nobody writes it
@@ -52,7 +53,7 @@ func Private() SpawnOption { return func(o *spawnOptions) { o.private = true } }
 // Messages sent to it meanwhile wait. The factory is called again for each restart. A name may be used by one actor at a
 // time; the empty name is no name.
 //
-// Errors: ErrExists, ErrClosed, what is wrong with the handlers, what OnStart returned or panicked with.
+// Errors: ErrExists, ErrClosed, what is wrong with the options or the handlers, what OnStart returned or panicked with.
 func (g *Group) Spawn(name string, factory func() Actor, opts ...SpawnOption) (Ref, error) {
 	return g.spawn(nil, name, factory, opts)
 }
@@ -206,9 +207,10 @@ func (c *cell) start() (err error) {
 	return nil
 }
 
-// Ensure returns the actor of the name, or spawns it: of many callers at once one spawns, and all get the same actor. One that is
-// ending is waited for, until ctx ends; one that is starting is returned: messages to it wait. Errors as Spawn, and
-// the cause of ctx.
+// Ensure returns the actor of the name, or spawns it: of many callers at once one spawns, and all get the same actor, which is
+// nobody's child. One that is ending is waited for, until ctx ends; one that is starting is returned: messages to it wait. A
+// handler may call it, with its Context.Context; its mailbox waits meanwhile, so an actor must not ensure itself. Errors as
+// Spawn, and the cause of ctx.
 func (g *Group) Ensure(ctx context.Context, name string, factory func() Actor, opts ...SpawnOption) (Ref, error) {
 	if name == "" {
 		return Ref{}, errors.New("zactor: Ensure needs a name")
