@@ -314,7 +314,7 @@ func (c *Context) fail(err error) {
 		err = errors.New("zactor: ErrDeferred returned without Context.Defer")
 	}
 	if !hasCode(err) {
-		if suppressed, ok := g.failLog.allow(c.batchTime()); ok {
+		if suppressed, ok := g.failLog.Allow(c.batchTime()); ok {
 			g.log.Error("handler failed", "actor", c.cell.id, "name", c.cell.name, "msg_id", c.MessageID(),
 				"trace", traceText(c.Trace()), "err", err, "suppressed", suppressed)
 		}

@@ -61,7 +61,7 @@ func (w *watchdog) reportFull(now time.Time) {
 		}
 		f.told = now
 		w.g.cfg.Metrics.FullMailboxes.Inc()
-		suppressed, ok := w.lately.allow(now)
+		suppressed, ok := w.lately.Allow(now)
 		if !ok {
 			continue
 		}

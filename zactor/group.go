@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"zgame/internal/lograte"
 	"zgame/zmetrics"
 	"zgame/zmsg"
 )
@@ -34,7 +35,7 @@ type Group struct {
 
 	table table
 
-	failLog, panicLog logRate // handlers that failed; panics that Recover ended
+	failLog, panicLog lograte.Limiter // handlers that failed; panics that Recover ended
 
 	draining atomic.Bool // takes nothing from outside
 	closed   atomic.Bool // the actors are being stopped

@@ -36,7 +36,7 @@ func (c *Context) recovered(h HandlerInfo, v any) {
 	c.deferred = nil // its reply stays with whoever has it
 	g := c.cell.g
 	g.cfg.Metrics.Panics.Inc()
-	if suppressed, ok := g.panicLog.allow(c.batchTime()); ok {
+	if suppressed, ok := g.panicLog.Allow(c.batchTime()); ok {
 		g.log.Error("handler panicked", "actor", c.cell.id, "name", c.cell.name, "msg_id", h.ID, "msg", h.Name,
 			"trace", traceText(c.Trace()), "panic", fmt.Sprint(v), "stack", string(debug.Stack()), "suppressed", suppressed)
 	}

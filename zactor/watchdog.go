@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 	"weak"
+	"zgame/internal/lograte"
 )
 
 // watchdog tells of handlers that run too long and of mailboxes that stay too full. It is a chain of calls of the clock that
@@ -40,7 +41,7 @@ type watchdog struct {
 	// Held through a round, so that end returns after the last one; guards what follows.
 	round   sync.Mutex
 	over    map[*cell]*fullness
-	lately  logRate
+	lately  lograte.Limiter
 	pending []slow // of this round
 }
 

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"zgame/internal/lograte"
 	"zgame/zmetrics"
 )
 
@@ -72,31 +73,20 @@ const logEvery = 10 * time.Second
 // logLimiter lets one warning of each key through in logEvery. Keys are few and fixed.
 type logLimiter struct {
 	mu   sync.Mutex
-	keys map[string]*limited
-}
-
-type limited struct {
-	last       time.Time
-	suppressed int
+	keys map[string]*lograte.Limiter // guarded by mu
 }
 
 // allow reports whether to log now, and how many were kept back since the last.
-func (l *logLimiter) allow(key string) (suppressed int, ok bool) {
+func (l *logLimiter) allow(key string) (suppressed uint64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.keys == nil {
-		l.keys = make(map[string]*limited)
+		l.keys = make(map[string]*lograte.Limiter)
 	}
 	k := l.keys[key]
 	if k == nil {
-		k = &limited{}
+		k = &lograte.Limiter{Every: logEvery}
 		l.keys[key] = k
 	}
-	now := time.Now()
-	if !k.last.IsZero() && now.Sub(k.last) < logEvery {
-		k.suppressed++
-		return 0, false
-	}
-	suppressed, k.suppressed, k.last = k.suppressed, 0, now
-	return suppressed, true
+	return k.Allow(time.Now())
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"zgame/internal/lograte"
 )
 
 // Errors of a gate's life.
@@ -48,10 +50,10 @@ type Gate struct {
 	unauthenticated atomic.Int64 // connections that are no session yet
 	active          atomic.Int64 // sessions
 	requests        atomic.Int64 // in flight
-	noRouteLog      seldom
-	refusedLog      seldom
-	originLog       seldom
-	encodeLog       seldom
+	noRouteLog      lograte.Limiter
+	refusedLog      lograte.Limiter
+	originLog       lograte.Limiter
+	encodeLog       lograte.Limiter
 	deaf            atomic.Bool // the last accept failed
 
 	wg      sync.WaitGroup // every goroutine but the wheel's
@@ -164,7 +166,7 @@ func (g *Gate) accept(l net.Listener) {
 		g.deaf.Store(true)
 		// Out of file descriptors, or a client that was gone at once: others may still come.
 		pause = min(max(5*time.Millisecond, 2*pause), time.Second)
-		if g.refusedLog.allow(g.now()) {
+		if _, ok := g.refusedLog.Allow(time.Now()); ok {
 			g.log.Error("accept failed", "err", err, "pause", pause.String())
 		}
 		select {
@@ -188,7 +190,7 @@ func (g *Gate) admit(nc net.Conn) {
 	}
 	if reason := g.register(c); reason != "" {
 		g.count.Refused.With(reason).Inc()
-		if g.refusedLog.allow(g.now()) {
+		if _, ok := g.refusedLog.Allow(time.Now()); ok {
 			g.log.Warn("connection refused", "reason", reason, "remote", c.remote.String())
 		}
 		_ = nc.Close()
@@ -402,12 +404,4 @@ func (g *Gate) snapshotLocked() []*conn {
 		conns = append(conns, c)
 	}
 	return conns
-}
-
-// seldom allows something once a second.
-type seldom struct{ last atomic.Int64 }
-
-func (s *seldom) allow(now int64) bool {
-	last := s.last.Load()
-	return (last == 0 || now-last >= int64(time.Second)) && s.last.CompareAndSwap(last, max(now, 1))
 }

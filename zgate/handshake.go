@@ -139,7 +139,7 @@ func (g *Gate) readRequest(c *conn) (_ *http.Request, refused string) {
 		return nil, "no_upgrade"
 	case !g.originAllowed(r):
 		c.refuse(http.StatusForbidden, "origin not allowed")
-		if g.originLog.allow(g.now()) {
+		if _, ok := g.originLog.Allow(time.Now()); ok {
 			g.log.Warn("origin refused; allow it by AllowedOrigins (gate.origins) if the page is yours", "origin", cut(r.Header.Get("Origin"), 100), "host", cut(r.Host, 100))
 		}
 		return nil, "origin"

@@ -266,7 +266,7 @@ func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
 		}
 	}
 	g.count.noRoute.Inc()
-	if g.noRouteLog.allow(g.now()) {
+	if _, ok := g.noRouteLog.Allow(time.Now()); ok {
 		g.log.Warn("no route for a message", "msg_id", m.ID, "tried", tried, "session", s.ref.ID, "user", s.user, "err", err)
 	}
 	m.ReplyError(orElse(err, zmsg.ErrNoRoute))

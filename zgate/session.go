@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
@@ -138,7 +139,7 @@ func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
 
 // notEncoded logs a response that cannot be encoded, once a second at most: a client can ask for it again and again.
 func (s *Session) notEncoded(id uint32, err error) {
-	if s.g.encodeLog.allow(s.g.now()) {
+	if _, ok := s.g.encodeLog.Allow(time.Now()); ok {
 		s.g.log.Error("response cannot be encoded", "msg_id", id, "session", s.ref.ID, "err", err)
 	}
 }
