@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 	"weak"
+
 	"zgame/internal/lograte"
 )
 
