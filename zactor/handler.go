@@ -241,7 +241,7 @@ func findType(hs []Handler, v any) *Handler {
 func adverts(hs []Handler) []zmsg.Advert {
 	ads := make([]zmsg.Advert, 0, len(hs))
 	for _, h := range hs {
-		if h.types.id == sessionClosedID {
+		if h.types.id == zmsg.SessionClosedID {
 			continue // comes by actor id, never by routing
 		}
 		ad := zmsg.Advert{ID: h.types.id, Client: h.has(fromClients), Sharded: h.has(sharded)}

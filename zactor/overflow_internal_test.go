@@ -171,7 +171,7 @@ func TestBoundsModel(t *testing.T) {
 				kind := rapid.SampledFrom([]itemKind{itemDone, itemTimer, itemStop, itemMessage}).Draw(t, "kind")
 				it := item{kind: kind, deadline: next}
 				if kind == itemMessage {
-					it.id = sessionClosedID
+					it.id = zmsg.SessionClosedID
 				}
 				if err := c.pushControl(&it); err != nil {
 					t.Fatalf("a control item is refused: %v", err)

@@ -91,7 +91,7 @@ func (r Ref) Deliver(m *zmsg.Message) error {
 	switch {
 	case c == nil:
 		return r.deliverFar(m)
-	case c.g.draining.Load() && m.ID != sessionClosedID:
+	case c.g.draining.Load() && m.ID != zmsg.SessionClosedID:
 		c.g.refused(zmsg.ErrDraining)
 		return zmsg.ErrDraining
 	default:
@@ -147,10 +147,12 @@ func (r Ref) deliverFar(m *zmsg.Message) error {
 	return nil
 }
 
+var errNoID error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message's type has no (zgame.id)"}
+
 func newMessage(msg proto.Message) (*zmsg.Message, error) {
 	id, ok := zmsg.IDOf(msg)
 	if !ok {
-		return nil, &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message's type has no (zgame.id)"}
+		return nil, errNoID
 	}
 	m := zmsg.NewMessage(id)
 	m.Value = msg

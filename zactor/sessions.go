@@ -6,11 +6,8 @@ import (
 	"zgame/zmsg"
 )
 
-// sessionClosedID is the message id of wirepb.SessionClosed.
-const sessionClosedID = 10
-
-// Sessions is the way to clients, at whatever gate they are. Its methods do not block, and keep the order in which one
-// caller calls them. p is not changed afterwards.
+// Sessions is the way to clients, at whatever gate they are. Its methods keep the order in which one caller calls them, and do not
+// block; but Join waits until it is in force. p is not changed afterwards.
 type Sessions interface {
 	Push(to zmsg.SessionRef, p *zmsg.Push) error
 	PushMany(to []zmsg.SessionRef, p *zmsg.Push) error
@@ -46,7 +43,7 @@ func Class(c zmsg.Class) PushOption { return func(p *zmsg.Push) { p.Class = c } 
 func newPush(msg proto.Message, opts []PushOption) (*zmsg.Push, error) {
 	id, ok := zmsg.IDOf(msg)
 	if !ok {
-		return nil, &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message's type has no (zgame.id)"}
+		return nil, errNoID
 	}
 	p := &zmsg.Push{ID: id, Value: msg}
 	for _, o := range opts {

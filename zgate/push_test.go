@@ -93,7 +93,7 @@ func TestBroadcastIsEncodedOnce(t *testing.T) {
 	before := proto.Clone(value)
 	const n = 50
 	for range n {
-		if ok, failed := r.PublishLocal("room", &zmsg.Push{ID: sessionClosedID, Value: value}); ok != 20 || failed != 0 {
+		if ok, failed := r.PublishLocal("room", &zmsg.Push{ID: zmsg.SessionClosedID, Value: value}); ok != 20 || failed != 0 {
 			t.Fatalf("delivered %d, failed %d", ok, failed)
 		}
 	}
@@ -113,13 +113,6 @@ func TestBroadcastIsEncodedOnce(t *testing.T) {
 		if got := r.counter("push_encodes_total", codec); got != n {
 			t.Errorf("%s: %v encodes", codec, got)
 		}
-	}
-}
-
-// The id of SessionClosed is that of its type.
-func TestSessionClosedID(t *testing.T) {
-	if id, ok := zmsg.IDOf(&wirepb.SessionClosed{}); !ok || id != sessionClosedID {
-		t.Errorf("id %d", id)
 	}
 }
 

@@ -207,7 +207,7 @@ func (s *Session) end(how ending) {
 
 // tellClosed tells to that a session has ended.
 func (g *Gate) tellClosed(to zmsg.Address, ref zmsg.SessionRef, user string, how ending) {
-	m := zmsg.NewMessage(sessionClosedID)
+	m := zmsg.NewMessage(zmsg.SessionClosedID)
 	m.Value = &wirepb.SessionClosed{
 		Session: ref.ID, Generation: ref.Gen, Gate: ref.Gate.ID, GateEpoch: ref.Gate.Epoch,
 		User: user, Code: uint32(how.code), Reason: how.text,
@@ -220,10 +220,7 @@ func (g *Gate) tellClosed(to zmsg.Address, ref zmsg.SessionRef, user string, how
 	}
 }
 
-const (
-	sessionShards   = 64
-	sessionClosedID = 10 // (zgame.id) of wirepb.SessionClosed; a test compares
-)
+const sessionShards = 64
 
 // sessions is the table of a gate's sessions by id.
 type sessions struct {

@@ -67,6 +67,9 @@ type SessionRef struct {
 // IsZero reports whether s names no session.
 func (s SessionRef) IsZero() bool { return s == SessionRef{} }
 
+// SessionClosedID is the message id of wirepb.SessionClosed, by which gates tell watchers of the end of a session.
+const SessionClosedID = 10
+
 // ClosedSession returns which session c says has ended.
 func ClosedSession(c *wirepb.SessionClosed) SessionRef {
 	return SessionRef{Gate: NodeRef{ID: c.GetGate(), Epoch: c.GetGateEpoch()}, ID: c.GetSession(), Gen: c.GetGeneration()}

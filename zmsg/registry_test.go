@@ -146,3 +146,10 @@ func TestIDOf(t *testing.T) {
 		t.Error("nil has an id")
 	}
 }
+
+func TestSessionClosedID(t *testing.T) {
+	t.Parallel()
+	if id, ok := IDOf(&wirepb.SessionClosed{}); !ok || id != SessionClosedID {
+		t.Errorf("the id of SessionClosed is %d", id)
+	}
+}

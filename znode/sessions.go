@@ -316,7 +316,7 @@ func (s *sessions) forget(w watch) bool {
 // arrived looks at a message from another node before its actor gets it: a SessionClosed ends its watch. It reports
 // false for one that was told before.
 func (s *sessions) arrived(actor uint64, m *zmsg.Message) bool {
-	if m.ID != sessionClosedID {
+	if m.ID != zmsg.SessionClosedID {
 		return true
 	}
 	var c wirepb.SessionClosed
@@ -344,11 +344,9 @@ func (s *sessions) lost(gate zmsg.NodeRef) {
 	}
 }
 
-var sessionClosedID, _ = zmsg.IDOf((*wirepb.SessionClosed)(nil))
-
 // closed sends SessionClosed to a watcher on this node.
 func (s *sessions) closed(w watch, reason string) error {
-	m := zmsg.NewMessage(sessionClosedID)
+	m := zmsg.NewMessage(zmsg.SessionClosedID)
 	m.Value = &wirepb.SessionClosed{
 		Session: w.session.ID, Generation: w.session.Gen, Gate: w.session.Gate.ID, GateEpoch: w.session.Gate.Epoch, Reason: reason,
 	}

@@ -42,7 +42,7 @@ func (o *outcomes) Reply(uint64, *zmsg.Reply) { o.n++ }
 // Every request ends in one outcome, also one that makes no sense: a SessionClosed that somebody wants answered.
 func TestSessionClosedAsRequestIsAnswered(t *testing.T) {
 	n := &Node{sessions: newSessions(zmsg.NodeRef{ID: "n1", Epoch: 1}, &silentLink{}, nil)}
-	m, asked := zmsg.NewMessage(sessionClosedID), &outcomes{}
+	m, asked := zmsg.NewMessage(zmsg.SessionClosedID), &outcomes{}
 	m.SetReplier(asked, 1)
 	n.onActor(1, m)
 	if asked.n != 1 {
