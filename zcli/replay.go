@@ -77,7 +77,11 @@ func replayCommand(app znode.App) Command {
 			if factory == nil {
 				return fmt.Errorf("the program does not know how to make a %q: App.Actors has [%s] (see --type)", *typ, strings.Join(slices.Sorted(maps.Keys(app.Actors)), " "))
 			}
-			report, err := zactor.Replay(rec, factory, zactor.ReplayOptions{})
+			layers, err := middlewareOf(app)
+			if err != nil {
+				return err
+			}
+			report, err := zactor.Replay(rec, factory, zactor.ReplayOptions{Middleware: layers})
 			if err != nil {
 				return err
 			}
@@ -85,6 +89,18 @@ func replayCommand(app znode.App) Command {
 			return err
 		},
 	}
+}
+
+// middlewareOf asks the App for its middleware, on behalf of a node that does not start.
+func middlewareOf(app znode.App) ([]zactor.Middleware, error) {
+	if app.Middleware == nil {
+		return nil, nil
+	}
+	n, err := znode.New(znode.Config{Settings: znode.DefaultSettings(), App: app})
+	if err != nil {
+		return nil, err
+	}
+	return app.Middleware(n), nil
 }
 
 // testOptions says where a printed test stands.
@@ -124,6 +140,9 @@ func replayTest(app znode.App, rec *zactor.Record, typ, file string, o testOptio
 	b.WriteString(")\n\n")
 	fmt.Fprintf(&b, "// The actor %q, a %s, panicked on %s in %s: %s\n", h.Name, h.Type, h.At.UTC().Format("2006-01-02 15:04:05 UTC"), h.Frame, firstLine(h.Panic))
 	fmt.Fprintf(&b, "// The test fails as long as it does. Printed by the command replay from %s.\n", firstLine(file))
+	if app.Middleware != nil {
+		b.WriteString("// The App's middleware is not around it here: where it matters, it follows the factory in the call.\n")
+	}
 	fmt.Fprintf(&b, "func TestReplay%s(t *testing.T) {\n\tt.Parallel()\n", goName(h.Type+" "+h.Name))
 	if o.testdata {
 		fmt.Fprintf(&b, "\tzactortest.ReplayFile(t, %s, %s)\n}\n", strconv.Quote("testdata/"+file), o.factory)

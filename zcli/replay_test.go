@@ -36,6 +36,14 @@ func recordOf(t *testing.T) string {
 	return files[0]
 }
 
+// deaf gives the App middleware that lets no message through.
+func deaf(app znode.App) znode.App {
+	app.Middleware = func(*znode.Node) []zactor.Middleware {
+		return []zactor.Middleware{func(zactor.HandlerInfo, zactor.Func) zactor.Func { return func(*zactor.Context) error { return nil } }}
+	}
+	return app
+}
+
 func tryReplay(t *testing.T, app znode.App, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -70,6 +78,8 @@ func TestReplay(t *testing.T) {
 		{"test with a plain factory", znode.App{Actors: map[string]func() zactor.Actor{"replay.Counter": replay.Mended}}, []string{file, "--test"}, 0, []string{
 			"package replay_test\n", `"zgame/zcli/testdata/replay"`, `, replay.Mended)`,
 		}},
+		{"with middleware", deaf(replay.App()), []string{file}, 0, []string{"no panic"}},
+		{"test with middleware", deaf(replay.App()), []string{file, "--test"}, 0, []string{"// The App's middleware is not around it here"}},
 		{"bad factory", replay.App(), []string{"--test", "--factory", "(", file}, 1, []string{"the test would not be Go"}},
 		{"test of a file", replay.App(), []string{"--test", "--testdata", "--package", "x", file}, 0, []string{
 			"package x\n", `zactortest.ReplayFile(t, "testdata/` + filepath.Base(file), `replay.App().Actors["replay.Counter"])`,

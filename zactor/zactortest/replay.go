@@ -9,14 +9,15 @@ import (
 )
 
 // Replay runs the record of an actor that failed (see zactor.Replay) and fails the test when the actor panics now, with the run in
-// the test's log. record is the text of the file. `gameserver replay --test` prints tests that call it.
-func Replay(tb testing.TB, record string, factory func() zactor.Actor) *zactor.Report {
+// the test's log. record is the text of the file, middleware what is around every handler of the group (Config.Middleware): one that
+// turns messages down belongs to what happened. `gameserver replay --test` prints tests that call it.
+func Replay(tb testing.TB, record string, factory func() zactor.Actor, middleware ...zactor.Middleware) *zactor.Report {
 	tb.Helper()
 	rec, err := zactor.ReadRecord(strings.NewReader(record))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	report, err := zactor.Replay(rec, factory, zactor.ReplayOptions{})
+	report, err := zactor.Replay(rec, factory, zactor.ReplayOptions{Middleware: middleware})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -31,11 +32,11 @@ func Replay(tb testing.TB, record string, factory func() zactor.Actor) *zactor.R
 }
 
 // ReplayFile is Replay of the record in a file.
-func ReplayFile(tb testing.TB, path string, factory func() zactor.Actor) *zactor.Report {
+func ReplayFile(tb testing.TB, path string, factory func() zactor.Actor, middleware ...zactor.Middleware) *zactor.Report {
 	tb.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return Replay(tb, string(b), factory)
+	return Replay(tb, string(b), factory, middleware...)
 }
