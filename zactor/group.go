@@ -26,7 +26,7 @@ type Group struct {
 	codes    codeCounters
 	watchdog *watchdog
 	records  *recordFiles // nil: no recorder works
-	replay   *player      // of a group that replays a record, else nil
+	replay   *replayer    // of a group that replays a record, else nil
 
 	// Pools: what actors need during a turn only.
 	contexts sync.Pool // *Context

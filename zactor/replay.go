@@ -115,5 +115,5 @@ func (r *Report) base() string {
 // goes on. A handler that waits for something outside of zactor waits here too. The error is that of an actor that cannot be made:
 // what the factory, OnStart or Restore said.
 func Replay(rec *Record, factory func() Actor, o ReplayOptions) (*Report, error) {
-	return newPlayer(rec).run(factory, o)
+	return newReplayer(rec).run(factory, o)
 }

@@ -12,9 +12,9 @@ import (
 	"zgame/zmsg"
 )
 
-// player is the tap of a replay: it gives the actor the inputs of a record one by one, and stands for all others. Everything
+// replayer is the tap of a replay: it gives the actor the inputs of a record one by one, and stands for all others. Everything
 // runs on the goroutine of Replay.
-type player struct {
+type replayer struct {
 	rec    *Record
 	report *Report
 	clock  *replayClock
@@ -59,14 +59,14 @@ func (neverTimer) Reset(time.Duration) bool { return true }
 // maxForcedID bounds the ids that a replay gives to actors as they were: the table of ids grows with the largest.
 const maxForcedID = 1 << 24
 
-func newPlayer(rec *Record) *player {
-	return &player{
+func newReplayer(rec *Record) *replayer {
+	return &replayer{
 		rec: rec, report: &Report{Header: rec.Header}, clock: &replayClock{now: rec.Header.At},
 		kept: make(map[opID]keptFuture), watches: make(map[opID]*watch), names: make(map[zmsg.Address]string),
 	}
 }
 
-func (p *player) run(factory func() Actor, o ReplayOptions) (*Report, error) {
+func (p *replayer) run(factory func() Actor, o ReplayOptions) (*Report, error) {
 	h, inputs := &p.rec.Header, p.rec.inputs
 	if len(inputs) > 0 {
 		p.clock.now = inputs[0].At
@@ -103,7 +103,7 @@ func (p *player) run(factory func() Actor, o ReplayOptions) (*Report, error) {
 	return p.report, nil
 }
 
-func (p *player) restore() (err error) {
+func (p *replayer) restore() (err error) {
 	a := p.ref.cell.actor
 	s, ok := a.(Snapshotter)
 	if !ok {
@@ -121,7 +121,7 @@ func (p *player) restore() (err error) {
 }
 
 // collectNames learns the names of actors of the record, so that replay and record speak of them alike.
-func (p *player) collectNames() {
+func (p *replayer) collectNames() {
 	for i := range p.rec.inputs {
 		in := &p.rec.inputs[i]
 		if in.Head != nil && in.Head.Name != "" {
@@ -136,7 +136,7 @@ func (p *player) collectNames() {
 }
 
 // named returns the ref of an actor that the record's node may have had.
-func (p *player) named(name string) Ref {
+func (p *replayer) named(name string) Ref {
 	f := &far{g: p.g, name: name}
 	for addr, n := range p.names {
 		if n == name {
@@ -147,7 +147,7 @@ func (p *player) named(name string) Ref {
 }
 
 // forceID makes the next actor's id the recorded one.
-func (p *player) forceID(id uint64) {
+func (p *replayer) forceID(id uint64) {
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
 	if id > p.g.table.next && id < maxForcedID {
@@ -156,7 +156,7 @@ func (p *player) forceID(id uint64) {
 }
 
 // tapFor returns the tap of an actor of the replay's group: the first one's, the others only stand there.
-func (p *player) tapFor() tap {
+func (p *replayer) tapFor() tap {
 	if p.tapped {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (p *player) tapFor() tap {
 }
 
 // take begins the next input.
-func (p *player) take() *recordedInput {
+func (p *replayer) take() *recordedInput {
 	in := &p.rec.inputs[p.next]
 	p.next++
 	p.clock.now = in.At
@@ -175,7 +175,7 @@ func (p *player) take() *recordedInput {
 }
 
 // note adds a line to the turn.
-func (p *player) note(format string, args ...any) {
+func (p *replayer) note(format string, args ...any) {
 	if p.cur.in != nil {
 		t := &p.report.Turns[p.cur.line]
 		t.Did = append(t.Did, fmt.Sprintf(format, args...))
@@ -183,7 +183,7 @@ func (p *player) note(format string, args ...any) {
 }
 
 // differs tells of another way than the record's.
-func (p *player) differs(format string, args ...any) {
+func (p *replayer) differs(format string, args ...any) {
 	if p.cur.in != nil {
 		t := &p.report.Turns[p.cur.line]
 		t.Differs = append(t.Differs, fmt.Sprintf(format, args...))
@@ -191,7 +191,7 @@ func (p *player) differs(format string, args ...any) {
 }
 
 // feed gives the actor its next input, and lets it handle it.
-func (p *player) feed() {
+func (p *replayer) feed() {
 	before := p.cur
 	in := p.take()
 	defer func() { p.cur = before }()
@@ -241,7 +241,7 @@ func (in *recordedInput) missing() string {
 }
 
 // give puts the input where the actor finds it. It reports false, after saying why, when there is nothing that would take it.
-func (p *player) give(in *recordedInput) bool {
+func (p *replayer) give(in *recordedInput) bool {
 	c := p.ref.cell
 	switch in.Kind {
 	case inputMessage:
@@ -289,7 +289,7 @@ func (p *player) give(in *recordedInput) bool {
 }
 
 // lost tells of an input that belongs to something which this run has not begun.
-func (p *player) lost(in *recordedInput, what string) bool {
+func (p *replayer) lost(in *recordedInput, what string) bool {
 	if h := &p.rec.Header; h.Base != BaseStart && in.Of.turn != 0 && in.Of.turn <= h.Dropped {
 		p.differs("left out: %s in turn %d, before the record", what, in.Of.turn)
 	} else {
@@ -298,7 +298,7 @@ func (p *player) lost(in *recordedInput, what string) bool {
 	return false
 }
 
-func (p *player) timerOf(in *recordedInput) *timer {
+func (p *replayer) timerOf(in *recordedInput) *timer {
 	x := p.ref.cell.more()
 	for t := x.timers.first; t != nil; t = t.next {
 		if t.op == in.Of {
@@ -312,7 +312,7 @@ func (p *player) timerOf(in *recordedInput) *timer {
 }
 
 // build makes the message of the input.
-func (p *player) build(in *recordedInput) *zmsg.Message {
+func (p *replayer) build(in *recordedInput) *zmsg.Message {
 	m := zmsg.NewMessage(in.ID)
 	m.BorrowBody(append([]byte{}, in.Body...)) // not nil: there is a body, if an empty one
 	h := in.Head
@@ -331,12 +331,12 @@ func (p *player) build(in *recordedInput) *zmsg.Message {
 }
 
 // replayReplier takes the actor's replies.
-type replayReplier struct{ p *player }
+type replayReplier struct{ p *replayer }
 
 func (r replayReplier) Reply(_ uint64, reply *zmsg.Reply) { r.p.note("reply %s", replyText(reply)) }
 
 // replaySessions takes what the actor sends to clients past its Context, by Group.Sessions.
-type replaySessions struct{ p *player }
+type replaySessions struct{ p *replayer }
 
 func (s replaySessions) note(what string, to zmsg.SessionRef, p *zmsg.Push) error {
 	what = fmt.Sprintf("sessions: %s %d", what, to.ID)
@@ -369,7 +369,7 @@ func (s replaySessions) Watch(r zmsg.SessionRef, _ uint64) error { return s.note
 func (s replaySessions) Unwatch(r zmsg.SessionRef, _ uint64) error { return s.note("unwatch", r, nil) }
 
 // begin is the beginning of a turn in the actor.
-func (p *player) begin(x *Context) {
+func (p *replayer) begin(x *Context) {
 	p.cur.begun = true
 	x.log = nil
 	if p.cur.in != nil {
@@ -379,21 +379,21 @@ func (p *player) begin(x *Context) {
 	}
 }
 
-func (p *player) created(c *cell)                         { c.more().seed = max(1, p.rec.Header.Seed) }
-func (p *player) started(x *Context)                      { p.begin(x) }
-func (p *player) message(x *Context, _ *Handler)          { p.begin(x) }
-func (p *player) outcome(x *Context, _ *future)           { p.begin(x) }
-func (p *player) down(x *Context, _ downItem)             { p.begin(x) }
-func (p *player) escalated(x *Context, _ *EscalatedError) { p.begin(x) }
+func (p *replayer) created(c *cell)                         { c.more().seed = max(1, p.rec.Header.Seed) }
+func (p *replayer) started(x *Context)                      { p.begin(x) }
+func (p *replayer) message(x *Context, _ *Handler)          { p.begin(x) }
+func (p *replayer) outcome(x *Context, _ *future)           { p.begin(x) }
+func (p *replayer) down(x *Context, _ downItem)             { p.begin(x) }
+func (p *replayer) escalated(x *Context, _ *EscalatedError) { p.begin(x) }
 
-func (p *player) tick(x *Context, t *timer) {
+func (p *replayer) tick(x *Context, t *timer) {
 	p.begin(x)
 	if x.log != nil {
 		t.setSince(time.Duration(x.log.LateNs))
 	}
 }
 
-func (p *player) crashed(_ *Context, k *crash) {
+func (p *replayer) crashed(_ *Context, k *crash) {
 	h, r := &p.rec.Header, p.report
 	r.Panic = &ReplayPanic{Value: panicText(k.value), Stack: string(k.stack)}
 	r.Panic.Frame, r.Panic.Line = panicFrame(k.stack)
@@ -405,7 +405,7 @@ func (p *player) crashed(_ *Context, k *crash) {
 }
 
 // count names the next doing of the turn, and finds what the record has of it.
-func (p *player) count(in *recordedInput, k opKind) (opID, *recordedOp) {
+func (p *replayer) count(in *recordedInput, k opKind) (opID, *recordedOp) {
 	if in == nil {
 		return opID{}, nil
 	}
@@ -414,7 +414,7 @@ func (p *player) count(in *recordedInput, k opKind) (opID, *recordedOp) {
 }
 
 // request notes a request and compares it with the one of the record.
-func (p *player) request(in *recordedInput, k opKind, to Ref, req proto.Message) (opID, *recordedOp) {
+func (p *replayer) request(in *recordedInput, k opKind, to Ref, req proto.Message) (opID, *recordedOp) {
 	id, op := p.count(in, k)
 	what := fmt.Sprintf("%s %s %s", opNames[k], p.nameOf(to), messageText(req))
 	if op == nil {
@@ -439,21 +439,21 @@ func (p *player) request(in *recordedInput, k opKind, to Ref, req proto.Message)
 	return id, op
 }
 
-func (p *player) same(to Ref, op *recordedOp) bool {
+func (p *replayer) same(to Ref, op *recordedOp) bool {
 	if name := to.name(); name != "" && name == op.Name {
 		return true
 	}
 	return to.Address() == op.To
 }
 
-func (p *player) nameOf(to Ref) string {
+func (p *replayer) nameOf(to Ref) string {
 	if to.far != nil && to.far.byID {
 		return "(by id)"
 	}
 	return p.text(to.Address(), to.name())
 }
 
-func (p *player) text(addr zmsg.Address, name string) string {
+func (p *replayer) text(addr zmsg.Address, name string) string {
 	switch {
 	case name != "":
 		return name
@@ -468,7 +468,7 @@ func (p *player) text(addr zmsg.Address, name string) string {
 
 var errNoOutcome error = &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.Unknown, Text: "a replay: the record has no outcome of this request"}
 
-func (p *player) call(x *Context, to Ref, req proto.Message) (*future, error) {
+func (p *replayer) call(x *Context, to Ref, req proto.Message) (*future, error) {
 	in := x.log
 	_, op := p.request(in, opCall, to, req)
 	if op == nil {
@@ -488,7 +488,7 @@ func (p *player) call(x *Context, to Ref, req proto.Message) (*future, error) {
 	return p.answer(op)
 }
 
-func (p *player) ask(_ context.Context, to Ref, req proto.Message, t *turnContext) (*future, error) {
+func (p *replayer) ask(_ context.Context, to Ref, req proto.Message, t *turnContext) (*future, error) {
 	_, op := p.request(t.log, opAsk, to, req)
 	if op == nil {
 		return nil, errNoOutcome
@@ -497,7 +497,7 @@ func (p *player) ask(_ context.Context, to Ref, req proto.Message, t *turnContex
 }
 
 // answer makes a future that has its outcome.
-func (p *player) answer(op *recordedOp) (*future, error) {
+func (p *replayer) answer(op *recordedOp) (*future, error) {
 	switch {
 	case op.Err != nil:
 		return nil, op.Err.err()
@@ -513,13 +513,13 @@ func (p *player) answer(op *recordedOp) (*future, error) {
 	return f, nil
 }
 
-func (p *player) then(x *Context, f *future, token uint64, to Ref, req proto.Message) bool {
+func (p *replayer) then(x *Context, f *future, token uint64, to Ref, req proto.Message) bool {
 	f.op, _ = p.request(x.log, opThen, to, req)
 	p.kept[f.op] = keptFuture{f, token}
 	return true
 }
 
-func (p *player) async(x *Context, f *future, token uint64, _ func() error) error {
+func (p *replayer) async(x *Context, f *future, token uint64, _ func() error) error {
 	id, op := p.count(x.log, opAsync)
 	p.note("async")
 	if op != nil && op.Err != nil {
@@ -530,7 +530,7 @@ func (p *player) async(x *Context, f *future, token uint64, _ func() error) erro
 	return nil
 }
 
-func (p *player) result(x *Context, result any, err *error) {
+func (p *replayer) result(x *Context, result any, err *error) {
 	if x.log == nil || x.log.Result == nil {
 		return
 	}
@@ -540,7 +540,7 @@ func (p *player) result(x *Context, result any, err *error) {
 	*err = x.log.Result.Err.err()
 }
 
-func (p *player) effect(x *Context, k opKind, e effect, _ func() error) error {
+func (p *replayer) effect(x *Context, k opKind, e effect, _ func() error) error {
 	_, op := p.count(x.log, k)
 	what := opNames[k]
 	if !e.to.IsZero() {
@@ -567,7 +567,7 @@ func (p *player) effect(x *Context, k opKind, e effect, _ func() error) error {
 }
 
 // spawn lets a child stand there: it has the recorded id and handles nothing.
-func (p *player) spawn(x *Context, name string, _ func() (Ref, error)) (Ref, error) {
+func (p *replayer) spawn(x *Context, name string, _ func() (Ref, error)) (Ref, error) {
 	_, op := p.count(x.log, opSpawn)
 	p.note("spawn %s", name)
 	switch {
@@ -586,7 +586,7 @@ func (p *player) spawn(x *Context, name string, _ func() (Ref, error)) (Ref, err
 }
 
 // remove ends an actor that stands there: it has ended in the record.
-func (p *player) remove(c *cell) {
+func (p *replayer) remove(c *cell) {
 	if c == nil || c == p.ref.cell {
 		return
 	}
@@ -602,12 +602,12 @@ type standIn struct{}
 
 func (standIn) Handlers() []Handler { return nil }
 
-func (p *player) timer(x *Context) opID {
+func (p *replayer) timer(x *Context) opID {
 	id, _ := p.count(x.log, opTimer)
 	return id
 }
 
-func (p *player) watch(x *Context, w *watch) bool {
+func (p *replayer) watch(x *Context, w *watch) bool {
 	w.op, _ = p.count(x.log, opWatch)
 	p.watches[w.op] = w
 	if c := w.of.cell; c != nil {
@@ -618,7 +618,7 @@ func (p *player) watch(x *Context, w *watch) bool {
 }
 
 // send takes what the actor sends past its Context.
-func (p *player) send(f *far, m *zmsg.Message) error {
+func (p *replayer) send(f *far, m *zmsg.Message) error {
 	p.note("send %s %s", p.nameOf(Ref{far: f}), messageTextOf(m))
 	if m.Wants() {
 		p.differs("a request that was not made with Context.Context: its outcome is not in the record")
