@@ -10,6 +10,8 @@ FUZZTIME   ?= 10s
 BENCHTIME  ?= 1s
 COUNT      ?= 1
 PROTO_GO   := go run ./cmd/protogen
+# test/ builds and runs what is in the module beside it, documents too; the cache of test results does not see that change.
+FRESH      = $$(test $$m = test && echo -count=1)
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,11 +25,11 @@ cross: ## the library and the binary build for macOS and Windows too
 	GOOS=windows GOARCH=amd64 go build ./...
 
 test: ## go test ./... in this module and the nested ones; needs Go only
-	@for m in $(MODULES); do echo "== go test ./... in $$m"; (cd $$m && go test ./...); done
+	@for m in $(MODULES); do echo "== go test ./... in $$m"; (cd $$m && go test $(FRESH) ./...); done
 
 race: ## the same under the race detector, with invariants (poisoned buffers)
 	go test -race -tags invariants ./...
-	cd test && go test -race ./process # not ./ferret: FerretDB itself takes minutes under the detector; our driver is raced above
+	cd test && go test -race -count=1 ./process # not ./ferret: FerretDB itself takes minutes under the detector; our driver is raced above
 
 lint: $(LINT) ## formatting, vet, golangci-lint, go.mod tidy, generated code up to date
 	$(LINT) fmt --diff
