@@ -26,15 +26,22 @@ const (
 	Draining State = "draining" // finishes what it has, takes nothing new
 )
 
-// Node is what a node tells the others about itself.
+// DefaultWeight is the weight of a node whose record has none, as records of older versions have.
+const DefaultWeight = 100
+
+// Node is what a node tells the others about itself. A field that a record lacks is zero; what a reader does not know it
+// leaves out, so that records of older and newer versions are readable.
 type Node struct {
 	Ref     zmsg.NodeRef      `json:"ref"`
 	State   State             `json:"state"`
-	Gate    string            `json:"gate,omitempty"`  // URL of the node's gate for clients, "" if it has none
-	Admin   string            `json:"admin,omitempty"` // host:port of metrics and health
-	Version string            `json:"version,omitempty"`
-	Actors  []Actor           `json:"actors,omitempty"` // service actors with message ids, sorted by id
-	Meta    map[string]string `json:"meta,omitempty"`
+	Gate    string            `json:"gate,omitempty"`    // URL of the node's gate for clients, "" if it has none
+	Admin   string            `json:"admin,omitempty"`   // host:port of metrics and health
+	Version string            `json:"version,omitempty"` // of the program
+	Zone    string            `json:"zone,omitempty"`    // where it runs: nodes of one zone are near each other
+	Weight  uint32            `json:"weight,omitempty"`  // its share next to the others' weights; 0 counts as DefaultWeight
+	Load    uint32            `json:"load,omitempty"`    // how busy it was when the record was written: 1000 is all it has
+	Labels  map[string]string `json:"labels,omitempty"`  // what an operator says about it
+	Actors  []Actor           `json:"actors,omitempty"`  // service actors with message ids, sorted by id
 }
 
 // Actor is a service actor that other nodes may route to.

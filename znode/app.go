@@ -19,6 +19,9 @@ type App struct {
 	// Middleware, if set, is around every handler of the node's actors, the first outermost. It is called once for each node,
 	// before Setup: n has no actors, servers or routes yet, but its Logger, and Registerer for metrics.
 	Middleware func(n *Node) []zactor.Middleware
+	// Load, if set, says how busy n is: 1000 is all it has. It is called every node.load_interval, on one goroutine. Without it
+	// that is the share of the processors that the process used since the last call, 0 where the system does not tell.
+	Load func(n *Node) uint32
 	// AsyncPools are pools for zactor.Async besides the one for work that names none, by their names (zactor.OnPool): one for each
 	// thing that may be slow on its own, as a database is.
 	AsyncPools map[string]zactor.AsyncPool

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,9 +14,12 @@ func (n *Node) setState(s zdiscovery.State) { n.state.Store(&s) }
 
 // record is what the others read about this node.
 func (n *Node) record(state zdiscovery.State) zdiscovery.Node {
+	s := &n.cfg.Settings.Node
 	r := zdiscovery.Node{
-		Ref: zmsg.NodeRef{ID: n.cfg.Settings.Node.ID}, State: state, Gate: n.GateURL(), Admin: n.AdminAddr(), Version: Version(),
+		Ref: zmsg.NodeRef{ID: s.ID}, State: state, Gate: n.GateURL(), Admin: n.AdminAddr(), Version: cmp.Or(s.Version, Version()),
+		Zone: s.Zone, Weight: uint32(s.Weight), Load: n.load.Load(),
 	}
+	r.Labels, _ = labels(s.Labels) // New has checked them
 	if n.local != nil {
 		for _, e := range n.local.Adverts() {
 			r.Actors = append(r.Actors, zdiscovery.Actor{ID: e.Actor, Type: e.Type, Adverts: e.Adverts})
@@ -49,8 +53,8 @@ func (n *Node) touch() {
 	}
 }
 
-// follow loads the list of nodes, then starts the two goroutines: one applies each new list, one announces changes of
-// this node's routes.
+// follow loads the list of nodes, then starts the goroutines: one applies each new list, one announces changes of
+// this node's record, one looks how busy the node is.
 func (n *Node) follow(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
@@ -67,13 +71,16 @@ func (n *Node) follow(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	// Both are owned by the node and end when Stop cancels run.
+	// All are owned by the node and end when Stop cancels run.
 	n.loops.Go(func() {
 		for s := range lists {
 			n.apply(s)
 		}
 	})
 	n.loops.Go(func() { n.announceLoop(run) })
+	if every := n.cfg.Settings.Node.LoadInterval; every > 0 {
+		n.loops.Go(func() { n.loadLoop(run, every) })
+	}
 	return nil
 }
 

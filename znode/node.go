@@ -81,9 +81,10 @@ type Node struct {
 
 	snapshot atomic.Pointer[zdiscovery.Snapshot]
 	state    atomic.Pointer[zdiscovery.State]
+	load     atomic.Uint32      // as the record has it
 	changed  chan struct{}      // holds one token when the node's record must be announced anew
 	telling  chan struct{}      // holds one token while the record is made and written: an older one never lands later
-	cancel   context.CancelFunc // ends the node's two goroutines
+	cancel   context.CancelFunc // ends the node's goroutines
 	loops    sync.WaitGroup
 
 	stopping sync.Mutex // one Stop at a time

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"zgame/internal/settings"
+	"zgame/zdiscovery"
 )
 
 // EnvPrefix opens the name of every environment variable of a node: gate.address is ZGAME_GATE_ADDRESS.
@@ -21,8 +22,13 @@ const EnvPrefix = "ZGAME"
 // the environment, Text prints them. The yaml tags are the keys of gameserver.yaml.
 type Settings struct {
 	Node struct {
-		ID      string `yaml:"id" help:"unique in the cluster; default: the host's name"`
-		Cluster string `yaml:"cluster" help:"prefix of everything on shared servers: lets clusters share them"`
+		ID           string        `yaml:"id" help:"unique in the cluster; default: the host's name"`
+		Cluster      string        `yaml:"cluster" help:"prefix of everything on shared servers: lets clusters share them"`
+		Zone         string        `yaml:"zone" help:"where it runs; strategies may prefer nodes of their zone"`
+		Weight       int           `yaml:"weight" help:"its share next to the others' weights"`
+		Labels       []string      `yaml:"labels" help:"key=value, for strategies of the application"`
+		Version      string        `yaml:"version" help:"of the program, for canaries; default: as built"`
+		LoadInterval time.Duration `yaml:"load_interval" help:"how often the others may be told how busy the node is; 0: never"`
 	} `yaml:"node"`
 	Log struct {
 		Level  string `yaml:"level" help:"debug, info, warn, error"`
@@ -97,6 +103,7 @@ func DefaultSettings() Settings {
 	var s Settings
 	s.Node.ID = hostID()
 	s.Node.Cluster = "zgame"
+	s.Node.Weight, s.Node.LoadInterval = zdiscovery.DefaultWeight, 5*time.Second
 	s.Log.Level, s.Log.Format = "info", "text"
 	s.Gate.Enabled, s.Gate.Address = true, ":7000"
 	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
@@ -114,6 +121,27 @@ func DefaultSettings() Settings {
 	s.Start.Timeout = 10 * time.Second
 	s.Drain.Timeout, s.Drain.Delay = 10*time.Second, 2*time.Second
 	return s
+}
+
+// maxWeight bounds node.weight: a slip of the hand is not to take everything.
+const maxWeight = 10_000
+
+// labels splits key=value. The error names each entry that is not.
+func labels(list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	var errs []error
+	m := make(map[string]string, len(list))
+	for _, l := range list {
+		k, v, ok := strings.Cut(l, "=")
+		if _, twice := m[k]; !ok || k == "" || twice {
+			errs = append(errs, fmt.Errorf("node.labels %q: expected key=value, each key once", l))
+			continue
+		}
+		m[k] = v
+	}
+	return m, errors.Join(errs...)
 }
 
 var nodeID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -159,6 +187,15 @@ func (s *Settings) Validate() error {
 	}
 	if !nodeID.MatchString(s.Node.Cluster) {
 		fault("node.cluster %q: expected 1 to 64 letters, digits, '-' or '_'", s.Node.Cluster)
+	}
+	if s.Node.Weight < 1 || s.Node.Weight > maxWeight {
+		fault("node.weight %d: expected a number from 1 to %d", s.Node.Weight, maxWeight)
+	}
+	if d := s.Node.LoadInterval; d != 0 && d < time.Second {
+		fault("node.load_interval %s: expected 0 (never) or at least 1s: each report is a write that all nodes read", d)
+	}
+	if _, err := labels(s.Node.Labels); err != nil {
+		faults = append(faults, err)
 	}
 	oneOf := func(key, value string, known ...string) {
 		if !slices.Contains(known, value) {

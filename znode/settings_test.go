@@ -52,6 +52,7 @@ func isText(key string) bool {
 	return slices.Contains([]string{
 		"nats.user", "nats.password", "nats.credentials", "etcd.user", "etcd.password", "store.mongo.database",
 		"store.mongo.collection", "gate.url", "gate.tls.cert", "gate.tls.key", "store.kv.bucket", "actors.record_dir",
+		"node.zone", "node.version",
 	}, key)
 }
 
@@ -59,6 +60,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	_, err := LoadSettings("", []string{
 		"ZGAME_NODE_ID=a b", "ZGAME_LOG_LEVEL=loud", "ZGAME_GATE_ADDRESS=7000", "ZGAME_NATS_URL=http://x:1", "ZGAME_ETCD_ENDPOINTS=",
 		"ZGAME_STORE_MONGO_URI=user:secretpassword", "ZGAME_ETCD_LEASE=1ms", "ZGAME_GATE_TLS_CERT=x", "ZGAME_GATE_MAX_MESSAGE=0", "ZGAME_GATE_AUTH=none",
+		"ZGAME_NODE_WEIGHT=0", "ZGAME_NODE_LABELS=a=1,b,a=2", "ZGAME_NODE_LOAD_INTERVAL=1ms",
 	})
 	if err == nil {
 		t.Fatal("no error")
@@ -67,6 +69,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 		`node.id "a b"`, `log.level "loud": expected debug, info, warn, error`, `gate.address "7000": expected host:port`,
 		`nats.url: scheme "http": expected nats`, "etcd.endpoints: expected at least one", "store.mongo.uri: expected mongodb://",
 		"etcd.lease 1ms: expected at least 2s", "gate.tls: cert and key belong together", "gate.max_message 0", `gate.auth "none"`,
+		"node.weight 0: expected a number from 1", `node.labels "b": expected key=value`, `node.labels "a=2"`, "node.load_interval 1ms: expected 0",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in:\n%v", want, err)

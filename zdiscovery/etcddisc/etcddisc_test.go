@@ -484,6 +484,36 @@ func TestForeignKeys(t *testing.T) {
 	}
 }
 
+// TestRecordsOfOtherVersions: what an older version did not write, or a newer one writes besides, is no fault.
+func TestRecordsOfOtherVersions(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	d := open(t, s.etcd.Endpoint())
+	defer closeDisc(t, d)
+	for id, value := range map[string]string{
+		"old": `{"ref":{"id":"old"},"state":"ready","meta":{"zone":"a"},"actors":[{"id":7,"type":"t","adverts":[{"id":5}]}]}`,
+		"new": `{"ref":{"id":"new"},"state":"ready","zone":"b","weight":50,"load":310,"labels":{"k":"v"},"moon":{"phase":1}}`,
+	} {
+		if _, err := s.raw.Put(s.ctx(), "/zgame/nodes/"+id, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ch, err := d.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := (<-ch).Nodes
+	if len(list) != 2 {
+		t.Fatalf("%d nodes: %+v", len(list), list)
+	}
+	if n := list[0]; n.Zone != "b" || n.Weight != 50 || n.Load != 310 || n.Labels["k"] != "v" {
+		t.Errorf("new: %+v", n)
+	}
+	if o := list[1]; o.State != zdiscovery.Ready || o.Weight != 0 || o.Zone != "" || len(o.Actors) != 1 || o.Actors[0].Adverts[0].ID != 5 {
+		t.Errorf("old: %+v", o)
+	}
+}
+
 func TestConfigFaultsTogether(t *testing.T) {
 	t.Parallel()
 	_, err := etcddisc.New(etcddisc.Config{Prefix: "/x/", TTL: 1500 * time.Millisecond, Password: "p", Heartbeat: -1})

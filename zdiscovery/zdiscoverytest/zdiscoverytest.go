@@ -86,7 +86,8 @@ func bounded(t *testing.T) context.Context {
 
 func sample(id string) zdiscovery.Node {
 	return zdiscovery.Node{
-		Ref: zmsg.NodeRef{ID: id}, State: zdiscovery.Starting, Version: "v1", Meta: map[string]string{"zone": "a"},
+		Ref: zmsg.NodeRef{ID: id}, State: zdiscovery.Starting, Version: "v1",
+		Zone: "z1", Weight: 50, Load: 310, Labels: map[string]string{"role": "a"},
 		Actors: []zdiscovery.Actor{{ID: 1<<63 + 1, Type: "chat", Adverts: []zmsg.Advert{{ID: 1001, Client: true, KeyField: 2}}}},
 	}
 }
