@@ -17,11 +17,10 @@ type deferral struct {
 }
 
 // Defer takes the reply of this message out of the handler's hands: it returns ErrDeferred (or nil), and somebody replies
-// by the Deferred. A handler that returns another error has not got so far: it ends the request, as without Defer. For a
-// message that nobody waits on, the Deferred does nothing.
+// by the Deferred. A handler that returns another error, or panics, has not got so far: that ends the request, as without Defer.
+// For a message that nobody waits on, and for the second Defer of one, the Deferred does nothing.
 func (c *Context) Defer() Deferred {
 	d := &deferral{c: c.cell}
-	c.used, c.deferred = true, d
 	switch {
 	case c.it.fut != nil:
 		d.to, d.token = c.it.fut, c.it.token
@@ -32,6 +31,7 @@ func (c *Context) Defer() Deferred {
 	if d.to == nil {
 		return Deferred{d}
 	}
+	c.used, c.deferred = true, d // the first one: a second Defer finds nothing to take
 	x := c.cell.more()
 	c.cell.mu.Lock()
 	if x.deferred == nil {

@@ -15,7 +15,7 @@ import (
 func TestErrorAfterDefer(t *testing.T) {
 	t.Parallel()
 	var kept zactor.Deferred
-	ping := factory(zactor.Handle(func(c *zactor.Context, req *testpb.Ping) (*testpb.Pong, error) {
+	handler := func(c *zactor.Context, req *testpb.Ping) (*testpb.Pong, error) {
 		kept = c.Defer()
 		switch req.GetText() {
 		case "code":
@@ -27,7 +27,8 @@ func TestErrorAfterDefer(t *testing.T) {
 			return nil, errors.New("too late to say")
 		}
 		panic("in order")
-	}, zactor.With(zactor.Recover())))
+	}
+	ping := factory(zactor.Handle(handler, zactor.With(zactor.Recover())))
 	g, s := zactortest.NewSteps(t, zactor.Config{})
 	ref, err := g.Spawn("ping", ping)
 	if err != nil {
@@ -46,5 +47,27 @@ func TestErrorAfterDefer(t *testing.T) {
 			t.Errorf("%s: the Deferred is not what it should be", c.text)
 		}
 	}
+	// Without Recover the actor goes on, and nobody else knows that it owes a reply.
+	resumed := spawn(t, g, "resumed", factory(zactor.Handle(handler)), zactor.WithRestart(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Resume }}))
+	_, err = zactor.Ask[testpb.Pong](t.Context(), resumed, &testpb.Ping{Text: "panic"})
+	if !errors.Is(err, zmsg.ErrPanicked) || kept.Reply(&testpb.Pong{}) {
+		t.Errorf("a panic of an actor that is resumed: %v", err)
+	}
 	s.Run()
+}
+
+// A second Defer of a message finds nothing to take, and takes nothing from the first.
+func TestDeferTwice(t *testing.T) {
+	t.Parallel()
+	g, _ := zactortest.NewSteps(t, zactor.Config{})
+	ref := spawn(t, g, "ping", factory(zactor.Handle(func(c *zactor.Context, _ *testpb.Ping) (*testpb.Pong, error) {
+		c.Defer()
+		if c.Defer().Reply(&testpb.Pong{}) {
+			t.Error("the second has replied")
+		}
+		return nil, zmsg.Errorf(4001, "no place")
+	})))
+	if _, err := zactor.Ask[testpb.Pong](t.Context(), ref, &testpb.Ping{}); zmsg.CodeOf(err) != 4001 {
+		t.Error(err)
+	}
 }

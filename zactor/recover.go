@@ -3,8 +3,6 @@ package zactor
 import (
 	"fmt"
 	"runtime/debug"
-
-	"zgame/zmsg"
 )
 
 // Recover is Middleware that ends a panic in the handler: whoever asked learns CodePanicked (Outcome Unknown), the log
@@ -21,7 +19,7 @@ func Recover() Middleware {
 				}
 				if v := recover(); v != nil { // else runtime.Goexit, which nothing ends
 					c.recovered(h, v)
-					err = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the handler panicked"}
+					err = errHandlerPanicked
 				}
 			}()
 			err = next(c)

@@ -91,6 +91,8 @@ func (c *cell) failed(x *Context, k *crash) bool {
 	return c.supervise(x, cause, v, false)
 }
 
+var errHandlerPanicked error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the handler panicked"}
+
 // mourn tells of a panic: the log, and whoever asked.
 func (c *cell) mourn(x *Context, k *crash) {
 	it := x.it
@@ -100,7 +102,10 @@ func (c *cell) mourn(x *Context, k *crash) {
 	if x.tap != nil {
 		x.tap.crashed(x, k)
 	}
-	it.answer(&zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the handler panicked"})
+	it.answer(errHandlerPanicked)
+	if d := x.deferred; d != nil && d.take() { // an actor that is resumed may never come to it
+		d.end(errHandlerPanicked)
+	}
 	if it.kind == itemDone {
 		c.endOutcome(it.value.(*future), it)
 	} else if it.msg != nil {
