@@ -298,9 +298,10 @@ func (c *cell) pushBounded(it *item, p patience) (start bool, err error) {
 		c.drop(it, deadDroppedNewest, zmsg.ErrBusy)
 		return false, nil
 	case q.policy > 0 && p.mayWaitFor(c):
+		d := p.limit(c.g, time.Duration(q.policy)) // before the message can be in the mailbox, and another's
 		w := c.joinLocked(it)
 		c.mu.Unlock()
-		return false, c.waitForRoom(w, p)
+		return false, c.waitForRoom(w, p, d)
 	default:
 		c.mu.Unlock()
 		return false, zmsg.ErrBusy

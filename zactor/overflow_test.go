@@ -583,3 +583,31 @@ func TestManualWithPolicies(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A forwarded message that waited for room may be handled, and over, before the forwarder is told: it is the receiver's by then.
+func TestForwardWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, nil)
+	const n = 500
+	got := make(chan int64, n)
+	to := spawn(t, g, "to", factory(zactor.HandleTell(func(_ *zactor.Context, m *testpb.Note) error {
+		got <- m.GetN()
+		return nil
+	})), zactor.WithMailbox(1), zactor.WithOverflow(zactor.Wait(bound)))
+	refs := make([]zactor.Ref, 4)
+	for i := range refs {
+		refs[i] = spawn(t, g, "", factory(zactor.HandleTell(func(c *zactor.Context, _ *testpb.Note) error { return c.Forward(to) })))
+	}
+	for i := range n {
+		if err := refs[i%len(refs)].Tell(&testpb.Note{N: int64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[int64]bool{}
+	for range n {
+		seen[receive(t, got)] = true
+	}
+	if len(seen) != n {
+		t.Errorf("%d of %d messages came", len(seen), n)
+	}
+}

@@ -52,7 +52,7 @@ func (p patience) mayWaitFor(c *cell) bool {
 	return own == 0 || own != goroutineID()
 }
 
-// limit returns how long the sender may wait, at most d.
+// limit returns how long the sender may wait, at most d. It looks at the message of the sender's turn, which Forward gives away.
 func (p patience) limit(g *Group, d time.Duration) time.Duration {
 	switch {
 	case p.turn != nil:
@@ -123,8 +123,8 @@ func (c *cell) leave(w *waiter, err error) {
 	c.admitLocked(&c.g.buffers) // a smaller one may have waited behind it
 }
 
-// waitForRoom waits until w is in the mailbox, and returns nil then.
-func (c *cell) waitForRoom(w *waiter, p patience) error {
+// waitForRoom waits until w is in the mailbox, at most d, and returns nil then.
+func (c *cell) waitForRoom(w *waiter, p patience, d time.Duration) error {
 	if m := c.g.manual; m != nil {
 		for len(w.done) == 0 {
 			if !m.Next() { // nobody is going to make room
@@ -133,7 +133,7 @@ func (c *cell) waitForRoom(w *waiter, p patience) error {
 		}
 		return <-w.done
 	}
-	t := c.g.clock.AfterFunc(p.limit(c.g, time.Duration(c.bounds.policy)), func() { c.leave(w, zmsg.ErrBusy) })
+	t := c.g.clock.AfterFunc(d, func() { c.leave(w, zmsg.ErrBusy) })
 	defer t.Stop()
 	asker, actor := p.ends()
 	select {
