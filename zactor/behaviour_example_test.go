@@ -124,18 +124,19 @@ func ExampleReentrant() {
 }
 
 // An actor for each user that is made when it is needed, and ends when nobody has needed it for ten minutes.
-func ExampleGroup_Ensure() {
+func ExampleGroup_Reach() {
 	ctx := context.Background()
 	clock := zactortest.NewClock(time.Unix(0, 0))
 	group, steps, _ := zactor.NewManual(zactor.Config{Clock: clock})
 	visit := func(user string) {
-		ref, err := group.Ensure(ctx, "user/"+user, func() zactor.Actor { return &greeter{} }, zactor.WithIdle(10*time.Minute))
+		err := group.Reach(ctx, "user/"+user, func() zactor.Actor { return &greeter{} }, func(ref zactor.Ref) error {
+			pong, err := zactor.Ask[testpb.Pong](ctx, ref, &testpb.Ping{Text: user})
+			fmt.Println(pong.GetText(), pong.GetN())
+			return err
+		}, zactor.WithIdle(10*time.Minute))
 		if err != nil {
 			fmt.Println(err)
-			return
 		}
-		pong, err := zactor.Ask[testpb.Pong](ctx, ref, &testpb.Ping{Text: user})
-		fmt.Println(pong.GetText(), pong.GetN(), err)
 	}
 	visit("ann")
 	visit("ann")
@@ -145,10 +146,10 @@ func ExampleGroup_Ensure() {
 	visit("ann")
 	_ = group.Shutdown(ctx)
 	// Output:
-	// hello ann 1 <nil>
-	// hello ann 2 <nil>
+	// hello ann 1
+	// hello ann 2
 	// 0 actors
-	// hello ann 1 <nil>
+	// hello ann 1
 }
 
 // A simulation in steps of a thirtieth of a second.

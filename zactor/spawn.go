@@ -233,6 +233,23 @@ func (g *Group) Ensure(ctx context.Context, name string, factory func() Actor, o
 	}
 }
 
+// Reach runs do with the actor of the name, made if need be (Ensure), on the caller's goroutine. When do finds that the actor has begun to
+// end meanwhile, as one that is passivated may (WithIdle), which is an error that is zmsg.ErrStopped with Outcome
+// NotExecuted, the actor is made anew and do runs again, until ctx ends. Errors: as Ensure, and what do returns.
+func (g *Group) Reach(ctx context.Context, name string, factory func() Actor, do func(Ref) error, opts ...SpawnOption) error {
+	for {
+		ref, err := g.Ensure(ctx, name, factory, opts...)
+		if err != nil {
+			return err
+		}
+		err = do(ref)
+		again := errors.Is(err, zmsg.ErrStopped) && zmsg.OutcomeOf(err) == zmsg.NotExecuted && ref.cell != nil && ref.cell.ending()
+		if !again || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
 // ending reports whether the actor takes no messages any more.
 func (c *cell) ending() bool {
 	c.mu.Lock()

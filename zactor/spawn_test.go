@@ -195,6 +195,39 @@ func TestIdleLosesNothing(t *testing.T) {
 	eventually(t, func() bool { return handled.Load() == sent })
 }
 
+// Who reaches for an actor meets the moment of its passivation unharmed.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, nil)
+	var handled atomic.Int64
+	f := factory(zactor.Handle(func(*zactor.Context, *testpb.Ping) (*testpb.Pong, error) { handled.Add(1); return nil, nil }))
+	for i := range 2000 {
+		if err := g.Reach(t.Context(), "x", f, func(ref zactor.Ref) error {
+			_, err := zactor.Ask[testpb.Pong](t.Context(), ref, &testpb.Ping{})
+			return err
+		}, zactor.WithIdle(20*time.Microsecond)); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Duration(i%40) * time.Microsecond); time.Now().Before(end); {
+		}
+	}
+	if handled.Load() != 2000 {
+		t.Errorf("%d handled of 2000", handled.Load())
+	}
+	boom, tries := errors.New("boom"), 0
+	for _, want := range []error{boom, zmsg.ErrStopped} { // its own errors are not tried again
+		if err := g.Reach(t.Context(), "x", f, func(zactor.Ref) error { tries++; return want }); !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+	}
+	if tries != 2 {
+		t.Errorf("%d tries, want 2", tries)
+	}
+	if err := g.Reach(t.Context(), "", f, nil); err == nil {
+		t.Error("an actor without a name was reached")
+	}
+}
+
 func TestStopDrainedWait(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, nil)

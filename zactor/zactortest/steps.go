@@ -24,7 +24,8 @@ type Steps struct {
 	// wait, move the clock itself.
 	Clock *Clock
 
-	tb testing.TB
+	tb    testing.TB
+	group *zactor.Group
 
 	mu      sync.Mutex
 	lost    []string // guarded by mu: messages that no handler ran for
@@ -61,7 +62,7 @@ func NewSteps(tb testing.TB, cfg zactor.Config) (*zactor.Group, *Steps) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.Manual = m
+	s.Manual, s.group = m, g
 	tb.Cleanup(func() {
 		s.checkLeftovers()
 		shutDown(tb, g)

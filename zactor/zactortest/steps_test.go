@@ -12,6 +12,7 @@ import (
 	"zgame/zactor"
 	"zgame/zactor/internal/testpb"
 	"zgame/zactor/zactortest"
+	"zgame/zmsg"
 )
 
 // handlers is an Actor that is nothing but handlers.
@@ -174,6 +175,35 @@ func TestStepsRand(t *testing.T) {
 	slices.Sort(all)
 	if len(all) != 12 || len(slices.Compact(all)) != 12 {
 		t.Errorf("turns, instances or seeds share numbers: %v, and with another seed %v", a, c)
+	}
+}
+
+// A request whose answer takes time: it is asked, time passes, then it is looked at.
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	g, s := zactortest.NewSteps(t, zactor.Config{AskTimeout: time.Minute})
+	slow, err := g.Spawn("slow", func() zactor.Actor {
+		return handlers{zactor.Handle(func(c *zactor.Context, p *testpb.Ping) (*testpb.Pong, error) {
+			reply := c.Defer()
+			c.After(time.Duration(p.GetN())*time.Second, func(*zactor.Context) { reply.Reply(&testpb.Pong{N: p.GetN()}) })
+			return nil, zactor.ErrDeferred
+		})}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, never := zactortest.Request[testpb.Pong](s, slow, &testpb.Ping{N: 10}), zactortest.Request[testpb.Pong](s, slow, &testpb.Ping{N: 3600})
+	s.Run()
+	if soon.Done() {
+		t.Error("the answer came at once")
+	}
+	s.Advance(10 * time.Second)
+	if pong, err := soon.Result(); err != nil || pong.GetN() != 10 {
+		t.Errorf("got %v, %v", pong, err)
+	}
+	s.Advance(2 * time.Minute)
+	if _, err := never.Result(); !errors.Is(err, zmsg.ErrTimeout) {
+		t.Errorf("got %v, want a time-out", err)
 	}
 }
 
