@@ -2,6 +2,7 @@ package zactor
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,7 @@ import (
 // generation, or finds the bit off, and is counted.
 type future struct {
 	table *futures
-	shard *futureShard
+	shard *futureShard  // nil once it is trimmed
 	wake  chan struct{} // of capacity 1: the outcome of an Ask is there
 
 	state    atomic.Uint64 // generation << 1 | open
@@ -67,6 +68,7 @@ type futures struct {
 	mu    sync.Mutex // held through a sweep, so that end returns after the last one
 	ended bool       // guarded by mu
 	idle  int        // guarded by mu: sweeps in a row that found nothing open
+	round int        // guarded by mu: sweeps
 	tick  ClockTimer // guarded by mu; nil before the first sweep
 
 	shards [futureShards]futureShard
@@ -75,7 +77,7 @@ type futures struct {
 type futureShard struct {
 	mu   sync.Mutex
 	free []*future // guarded by mu
-	all  []*future // guarded by mu; as many as were ever open at once
+	all  []*future // guarded by mu; as many as were open at once of late, see trim
 	_    [64]byte  // a cache line of its own
 }
 
@@ -264,6 +266,9 @@ func (t *futures) sweep() {
 		return
 	}
 	t.coarse.Store(t.now())
+	if t.round++; t.round%trimEvery == 0 {
+		t.trim()
+	}
 	if t.expire() > 0 {
 		t.idle = 0
 	} else if t.idle++; t.idle >= idleSweeps {
@@ -271,12 +276,36 @@ func (t *futures) sweep() {
 		// free; who opened one before and saw it on is seen by the look.
 		t.sweeping.Store(false)
 		if t.expire() == 0 {
+			t.trim()
 			return
 		}
 		t.sweeping.Store(true)
 		t.idle = 0
 	}
 	t.tick.Reset(sweepEvery)
+}
+
+// After a peak of open requests most futures are free, and looking at each in every sweep costs time. trimEvery is after how many
+// sweeps they are let go, and keptFutures how many a shard keeps.
+const (
+	trimEvery   = 512
+	keptFutures = 128
+)
+
+// trim lets free futures go where they are most of many. Whoever replies late to one finds it closed, as in the pool.
+func (t *futures) trim() {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		if len(s.free) > 4*keptFutures && len(s.free) > len(s.all)/4*3 {
+			for _, f := range s.free[keptFutures:] {
+				f.shard = nil
+			}
+			s.free = slices.Clone(s.free[:keptFutures])
+			s.all = slices.Clone(slices.DeleteFunc(s.all, func(f *future) bool { return f.shard == nil }))
+		}
+		s.mu.Unlock()
+	}
 }
 
 // expire ends the requests whose deadline is over and returns how many are open.

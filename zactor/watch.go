@@ -104,7 +104,9 @@ func (w *watch) end() {
 	case c != nil:
 		x := c.more() // also of one that is not registered yet
 		c.mu.Lock()
-		delete(x.watchers, w)
+		if delete(x.watchers, w); len(x.watchers) == 0 {
+			x.watchers = nil // a map does not shrink
+		}
 		c.mu.Unlock()
 	case w.id != 0:
 		w.by.g.peers.unwatch(w)
