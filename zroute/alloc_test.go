@@ -27,6 +27,14 @@ func TestAllocations(t *testing.T) {
 	rr, rv, user := zroute.RoundRobin(), zroute.Rendezvous(nil), zroute.Rendezvous(zroute.UserKey)
 	local, least := zroute.LocalRendezvous(nil), zroute.LocalLeastLoad()
 	sink := discard{}
+	mixed := many(t)
+	foreign := zroute.ZoneFirst("z1", zroute.RemoteStrategyFunc(func(_ *zmsg.Message, c []zroute.RemoteCandidate) int { return len(c) - 1 }))
+	zone, plainZone := zroute.ZoneFirst("z1", zroute.WeightedRendezvous(nil)), zroute.ZoneFirst("z1", zroute.RoundRobin())
+	canary, weighted, loaded := zroute.NewCanary("v1", 0.3, zone), zroute.Weighted(), zroute.LeastLoaded()
+	table := zroute.Strategies{ByID: map[uint32]zroute.RemoteStrategy{5: canary}, ByType: map[string]zroute.RemoteStrategy{"t": weighted}}
+	kept := dispatcher(t, zroute.Config{Remote: r, Sender: sender, NextBest: true, Strategy: zroute.Strategies{
+		Default: zroute.KeepDraining(nil), ByID: map[uint32]zroute.RemoteStrategy{6: zroute.KeepDraining(nil)},
+	}})
 	for _, c := range []struct {
 		name string
 		f    func()
@@ -38,6 +46,18 @@ func TestAllocations(t *testing.T) {
 			_, _, _ = d.Dispatch(q)
 		}},
 		{"dispatch remote one-way", func() { _, _, _ = d.Dispatch(message(6)) }},
+		{"dispatch by table, draining too", func() {
+			q := message(6)
+			q.Session.ID = 4
+			_, _, _ = kept.Dispatch(q)
+		}},
+		{"weighted rendezvous", func() { zroute.RemoteStrategy(canary).Pick(m, mixed) }},
+		{"zone", func() { zone.Pick(m, mixed); plainZone.Pick(m, mixed) }},
+		{"zone, with a strategy of the application", func() { foreign.Pick(m, mixed) }},
+		{"table", func() { table.Pick(m, mixed) }},
+		{"weighted", func() { weighted.Pick(m, mixed) }},
+		{"least loaded", func() { loaded.Pick(m, mixed) }},
+		{"every by id", func() { r.EveryByID(6, true) }},
 		{"dispatch sharded", func() {
 			q := message(7)
 			q.Session.ID = 4

@@ -3,8 +3,10 @@ package zroute
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
+	"zgame/zdiscovery"
 	"zgame/zmsg"
 )
 
@@ -27,12 +29,22 @@ type LocalCandidate struct {
 	Advert zmsg.Advert // of the id that was asked for
 }
 
-// RemoteCandidate is one actor of another node. Adverts are all its ids, sorted, shared and read only.
+// RemoteCandidate is one actor of another node, with what its node's record says. Adverts are all its ids, sorted; they and
+// Labels are shared and read only.
 type RemoteCandidate struct {
+	seed uint64 // of its scores; 0: not known yet, for candidates that Remote did not make
+
 	Node    zmsg.NodeRef
 	Actor   uint64
 	Type    string
 	Adverts []zmsg.Advert
+
+	State   zdiscovery.State // Ready, or Draining where a strategy asked for those too
+	Zone    string
+	Version string
+	Weight  uint32 // 0 counts as zdiscovery.DefaultWeight
+	Load    uint32 // 1000 is all the node has; as old as its record
+	Labels  map[string]string
 }
 
 // Address returns where the candidate is.
@@ -47,10 +59,31 @@ func (c *RemoteCandidate) Advert(id uint32) (ad zmsg.Advert, ok bool) {
 	return c.Adverts[i], true
 }
 
+func (c *RemoteCandidate) scoreSeed() uint64 {
+	if c.seed != 0 {
+		return c.seed
+	}
+	return scoreSeed(c.Node.ID, c.Actor)
+}
+
+func (c *RemoteCandidate) weight() uint32 {
+	if c.Weight == 0 {
+		return zdiscovery.DefaultWeight
+	}
+	return c.Weight
+}
+
 func compareRemote(a, b *RemoteCandidate) int {
 	return cmp.Or(cmp.Compare(a.Node.ID, b.Node.ID), cmp.Compare(a.Node.Epoch, b.Node.Epoch), cmp.Compare(a.Actor, b.Actor))
 }
 
 func equalRemote(a, b RemoteCandidate) bool {
-	return a.Node == b.Node && a.Actor == b.Actor && a.Type == b.Type && slices.Equal(a.Adverts, b.Adverts)
+	return a.Node == b.Node && a.Actor == b.Actor && a.Type == b.Type && a.State == b.State && a.Zone == b.Zone &&
+		a.Version == b.Version && a.Weight == b.Weight && a.Load == b.Load &&
+		equalAdverts(a.Adverts, b.Adverts) && maps.Equal(a.Labels, b.Labels)
+}
+
+// equalAdverts looks at the adverts only where they are not the very same: a record that did not change is shared by all lists.
+func equalAdverts(a, b []zmsg.Advert) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }

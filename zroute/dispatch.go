@@ -47,10 +47,13 @@ type Config struct {
 	Remote RemoteTable
 	Sender Sender
 
-	// LocalRouter picks among local candidates. Defaults to LocalFirst.
+	// LocalRouter picks among local candidates; LocalRouters is one for each message id or type. Defaults to LocalFirst.
 	LocalRouter LocalRouter
-	// Strategy picks among remote candidates. Defaults to First.
+	// Strategy picks among remote candidates; Strategies is one for each message id or type. Defaults to First.
 	Strategy RemoteStrategy
+	// NextBest lets the strategy pick again when a candidate cannot be reached or did not run the request, instead of going on in
+	// list order: keys go where they will be once that candidate is gone, load is spread. KeepDraining implies it.
+	NextBest bool
 
 	Metrics *zmetrics.Route // defaults to one that counts into the void
 }
@@ -84,6 +87,7 @@ func (c Config) validate() error {
 type Dispatcher struct {
 	cfg    Config
 	lookup lookup
+	choose chooser
 
 	counts       [results]zmetrics.Counter
 	fallbackSync zmetrics.Counter
@@ -97,7 +101,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{cfg: cfg, lookup: newLookup(cfg.Local, cfg.Remote)}
+	d := &Dispatcher{cfg: cfg, lookup: newLookup(cfg.Local, cfg.Remote), choose: newChooser(cfg.Strategy)}
 	for r := range d.counts {
 		d.counts[r] = cfg.Metrics.Messages.With(Result(r).String())
 	}
@@ -144,19 +148,41 @@ func (d *Dispatcher) dispatch(m *zmsg.Message) (Result, int, error) {
 			return Failed, 0, err
 		}
 	}
-	remote := d.lookup.remotes(m.ID, m.Client)
+	with, remote := d.remotes(m)
 	if len(remote) == 0 {
 		return NoRoute, 0, zmsg.ErrNoRoute
 	}
-	i := d.cfg.Strategy.Pick(m, remote)
-	switch {
-	case i == -1:
+	i := inRange(with.strategy.Pick(m, remote), len(remote))
+	if i < 0 {
 		return NoRoute, 0, zmsg.ErrNoRoute
-	case i < 0 || i >= len(remote):
-		i = 0
 	}
 	o := order{remote: remote, preferred: i}
+	if with.draining || d.cfg.NextBest {
+		o.strategy = with.strategy
+	}
 	return d.walk(m, &o)
+}
+
+// remotes returns the remote candidates of m and what picks among them.
+func (d *Dispatcher) remotes(m *zmsg.Message) (choice, []RemoteCandidate) {
+	if !d.choose.draining {
+		remote := d.lookup.remotes(m.ID, m.Client)
+		return d.choose.of(m, remote), remote
+	}
+	every := d.lookup.every(m.ID, m.Client)
+	with := d.choose.of(m, every)
+	if with.draining {
+		return with, every
+	}
+	return with, d.lookup.remotes(m.ID, m.Client)
+}
+
+// inRange makes sense of what a strategy returned for n candidates: -1 is none, out of range counts as 0.
+func inRange(i, n int) int {
+	if i < -1 || i >= n {
+		return 0
+	}
+	return i
 }
 
 // gone reports whether a local target's refusal means that it is on its way out of the table, as if it were not there.
@@ -175,7 +201,7 @@ func (d *Dispatcher) walk(m *zmsg.Message, o *order) (Result, int, error) {
 	var last error
 	tried := 0
 	for {
-		l, r := o.next()
+		l, r := o.next(m)
 		if l == nil && r == nil {
 			break
 		}

@@ -122,7 +122,7 @@ func (f *fallback) expired() bool { return !f.m.Deadline.IsZero() && !time.Now()
 func (f *fallback) next(last error) (end error, sent bool) {
 	d := f.d
 	for {
-		lc, rc := f.o.next()
+		lc, rc := f.o.next(f.m)
 		if lc == nil && rc == nil {
 			d.cfg.Metrics.Exhausted.Inc()
 			return noRoute(f.tried, last), false

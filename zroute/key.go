@@ -39,7 +39,10 @@ func fieldKey(m *zmsg.Message, field uint32) (key uint64, ok bool) {
 }
 
 // score is how much a key likes a candidate: the highest wins. It mixes key, candidate and node, and is the same on
-// every node. The epoch is left out, so that a node that restarts gets its keys back.
-func score(key uint64, node string, actor uint64) uint64 {
-	return zmsg.Mix(key ^ zmsg.Mix(zmsg.HashBytes(node)^zmsg.Mix(actor)))
+// every node.
+func score(key, seed uint64) uint64 { return zmsg.Mix(key ^ seed) }
+
+// scoreSeed is the candidate's part of its scores. The epoch is left out, so that a node that restarts gets its keys back.
+func scoreSeed(node string, actor uint64) uint64 {
+	return zmsg.Mix(zmsg.HashBytes(node) ^ zmsg.Mix(actor))
 }

@@ -2,21 +2,25 @@ package zroute
 
 import (
 	"cmp"
+	"slices"
 
+	"zgame/zdiscovery"
 	"zgame/zmsg"
 )
 
 // order is the sequence in which the candidates of one message are tried. It is a value, and next a pure function of
 // it.
 //
-// An id that is not sharded has remote candidates only here: first the preferred one, then the others in list order.
+// An id that is not sharded has remote candidates only here: first the preferred one, then the others in list order, or, with
+// a strategy, in the order in which it picks among those that are left and ready.
 // The candidates of a sharded id are local and remote together, by falling score; equal scores, and all of them when
 // the message has no key, by node id and actor id. So each node makes the same sequence, and when the first is gone the
 // second is the one that gets the key anyway.
 type order struct {
 	remote    []RemoteCandidate
 	preferred int
-	given     int // how many next has returned
+	given     int            // how many next has returned
+	strategy  RemoteStrategy // nil: list order
 
 	sharded bool
 	keyed   bool
@@ -41,10 +45,14 @@ func (a rank) before(b rank) bool {
 	return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.actor, b.actor)) < 0
 }
 
-// next returns the next candidate, local or remote, or neither at the end.
-func (o *order) next() (*LocalCandidate, *RemoteCandidate) {
-	if o.sharded {
+// next returns the next candidate for m, local or remote, or neither at the end. What it returned before is not good any
+// more.
+func (o *order) next(m *zmsg.Message) (*LocalCandidate, *RemoteCandidate) {
+	switch {
+	case o.sharded:
 		return o.nextShard()
+	case o.strategy != nil && o.given > 0:
+		return nil, o.nextBest(m)
 	}
 	if o.given >= len(o.remote) {
 		return nil, nil
@@ -60,19 +68,45 @@ func (o *order) next() (*LocalCandidate, *RemoteCandidate) {
 	return nil, &o.remote[i]
 }
 
+// nextBest lets the strategy pick once more, without those that were tried. It copies the list: falling back is rare.
+func (o *order) nextBest(m *zmsg.Message) *RemoteCandidate {
+	if o.given == 1 {
+		left := make([]RemoteCandidate, 0, len(o.remote)-1)
+		for i := range o.remote {
+			if i != o.preferred && o.remote[i].State != zdiscovery.Draining {
+				left = append(left, o.remote[i])
+			}
+		}
+		o.remote = left
+	} else {
+		o.remote = slices.Delete(o.remote, o.preferred, o.preferred+1)
+	}
+	if len(o.remote) == 0 {
+		return nil
+	}
+	i := inRange(o.strategy.Pick(m, o.remote), len(o.remote))
+	if i < 0 {
+		o.remote = o.remote[:0]
+		return nil
+	}
+	o.preferred = i
+	o.given++
+	return &o.remote[i]
+}
+
 func (o *order) nextShard() (l *LocalCandidate, r *RemoteCandidate) {
 	if o.given >= len(o.local)+len(o.remote) {
 		return nil, nil
 	}
 	var best rank
 	for i := range o.local {
-		if k := o.rank(o.self, o.local[i].Actor); o.follows(k) && (l == nil || k.before(best)) {
+		if k := o.rank(o.self, o.local[i].Actor, 0); o.follows(k) && (l == nil || k.before(best)) {
 			best, l = k, &o.local[i]
 		}
 	}
 	for i := range o.remote {
 		c := &o.remote[i]
-		if k := o.rank(c.Node.ID, c.Actor); o.follows(k) && (l == nil && r == nil || k.before(best)) {
+		if k := o.rank(c.Node.ID, c.Actor, c.seed); o.follows(k) && (l == nil && r == nil || k.before(best)) {
 			best, l, r = k, nil, c
 		}
 	}
@@ -81,10 +115,13 @@ func (o *order) nextShard() (l *LocalCandidate, r *RemoteCandidate) {
 	return l, r
 }
 
-func (o *order) rank(node string, actor uint64) rank {
+func (o *order) rank(node string, actor, seed uint64) rank {
 	k := rank{node: node, actor: actor}
 	if o.keyed {
-		k.score = score(o.key, node, actor)
+		if seed == 0 {
+			seed = scoreSeed(node, actor)
+		}
+		k.score = score(o.key, seed)
 	}
 	return k
 }

@@ -10,8 +10,9 @@ import (
 	"zgame/zmsg"
 )
 
-// Remote is the table of the other nodes' actors, made of what discovery knows. Only nodes in state Ready take part.
-// Lists are sorted by node id, then actor id: the same order on every node.
+// Remote is the table of the other nodes' actors, made of what discovery knows. Nodes in state Ready take part; what
+// draining ones have is kept apart, for strategies that ask for it (KeepDraining). Lists are sorted by node id, then actor id: the
+// same order on every node.
 //
 // Readers take a snapshot behind an atomic pointer and never wait. Apply keeps the slices of ids whose candidates did
 // not change. The zero value is ready to use.
@@ -22,16 +23,21 @@ type Remote struct {
 
 // remoteTable is never changed once stored.
 type remoteTable struct {
-	all  []RemoteCandidate
+	all  []RemoteCandidate // draining ones too
 	byID map[uint32]*remoteEntry
 }
 
 // remoteEntry is what the table knows about one id.
 type remoteEntry struct {
-	all     []RemoteCandidate
-	client  []RemoteCandidate // those that clients may call; the same slice as all where that is everyone
-	sharded bool              // at least one advertises the id as sharded
-	field   uint32            // the key's field, the highest of those that are advertised
+	ready   remoteLists
+	every   remoteLists // draining ones too; the same as ready where there is none
+	sharded bool        // at least one that is ready advertises the id as sharded
+	field   uint32      // the key's field, the highest of those that are advertised
+}
+
+type remoteLists struct {
+	all    []RemoteCandidate
+	client []RemoteCandidate // those that clients may call; the same slice as all where that is everyone
 }
 
 // Apply makes s the state of the cluster as seen from self, whose own record is left out whatever its epoch is.
@@ -39,11 +45,15 @@ func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 	var all []RemoteCandidate
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.State != zdiscovery.Ready || n.Ref.ID == self.ID {
+		if n.State != zdiscovery.Ready && n.State != zdiscovery.Draining || n.Ref.ID == self.ID {
 			continue
 		}
 		for _, a := range n.Actors {
-			all = append(all, RemoteCandidate{Node: n.Ref, Actor: a.ID, Type: a.Type, Adverts: sortedAdverts(a.Adverts)})
+			all = append(all, RemoteCandidate{
+				seed: scoreSeed(n.Ref.ID, a.ID),
+				Node: n.Ref, Actor: a.ID, Type: a.Type, Adverts: sortedAdverts(a.Adverts),
+				State: n.State, Zone: n.Zone, Version: n.Version, Weight: n.Weight, Load: n.Load, Labels: n.Labels,
+			})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b RemoteCandidate) int { return compareRemote(&a, &b) })
@@ -62,7 +72,7 @@ func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 		return
 	}
 	for id, cands := range byID {
-		if e := old.byID[id]; e != nil && slices.EqualFunc(e.all, cands, equalRemote) {
+		if e := old.byID[id]; e != nil && slices.EqualFunc(e.every.all, cands, equalRemote) {
 			next.byID[id] = e
 			continue
 		}
@@ -73,36 +83,55 @@ func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 
 // sortedAdverts returns ads sorted by id, the first of an id alone: what came over the network is not trusted to be so.
 func sortedAdverts(ads []zmsg.Advert) []zmsg.Advert {
+	sorted := true
+	for i := 1; i < len(ads) && sorted; i++ {
+		sorted = ads[i-1].ID < ads[i].ID
+	}
+	if sorted {
+		return ads
+	}
 	ads = slices.Clone(ads)
 	slices.SortStableFunc(ads, func(a, b zmsg.Advert) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(ads, func(a, b zmsg.Advert) bool { return a.ID == b.ID })
 }
 
-func newRemoteEntry(id uint32, all []RemoteCandidate) *remoteEntry {
-	e := &remoteEntry{all: all}
+func newRemoteEntry(id uint32, every []RemoteCandidate) *remoteEntry {
+	e := &remoteEntry{every: newRemoteLists(id, every)}
+	e.ready = e.every
+	if slices.ContainsFunc(every, isDraining) {
+		e.ready = newRemoteLists(id, slices.DeleteFunc(slices.Clone(every), isDraining))
+	}
+	for i := range e.ready.all {
+		if ad, _ := e.ready.all[i].Advert(id); ad.Sharded {
+			e.sharded, e.field = true, max(e.field, ad.KeyField)
+		}
+	}
+	return e
+}
+
+func isDraining(c RemoteCandidate) bool { return c.State == zdiscovery.Draining }
+
+func newRemoteLists(id uint32, all []RemoteCandidate) remoteLists {
+	l := remoteLists{all: all}
 	n := 0
 	for i := range all {
-		ad, _ := all[i].Advert(id)
-		if ad.Client {
+		if ad, _ := all[i].Advert(id); ad.Client {
 			n++
-		}
-		if ad.Sharded {
-			e.sharded, e.field = true, max(e.field, ad.KeyField)
 		}
 	}
 	switch n {
 	case 0:
 	case len(all):
-		e.client = all
+		l.client = all
 	default:
-		e.client = make([]RemoteCandidate, 0, n)
+		l.client = make([]RemoteCandidate, 0, n)
 		for i := range all {
 			if ad, _ := all[i].Advert(id); ad.Client {
-				e.client = append(e.client, all[i])
+				l.client = append(l.client, all[i])
 			}
 		}
 	}
-	return e
+	return l
 }
 
 var emptyRemote = &remoteTable{}
@@ -117,7 +146,7 @@ func (r *Remote) load() *remoteTable {
 // ByID returns the candidates that advertise id without copying: the slice is never changed, and must not be.
 func (r *Remote) ByID(id uint32) []RemoteCandidate {
 	if e := r.load().byID[id]; e != nil {
-		return e.all
+		return e.ready.all
 	}
 	return nil
 }
@@ -125,10 +154,24 @@ func (r *Remote) ByID(id uint32) []RemoteCandidate {
 // ClientByID is ByID without the candidates that clients may not call.
 func (r *Remote) ClientByID(id uint32) []RemoteCandidate {
 	if e := r.load().byID[id]; e != nil {
-		return e.client
+		return e.ready.client
 	}
 	return nil
 }
 
-// Candidates returns a copy of all candidates, for any id.
-func (r *Remote) Candidates() []RemoteCandidate { return slices.Clone(r.load().all) }
+// EveryByID is ByID, or ClientByID, with the candidates of draining nodes.
+func (r *Remote) EveryByID(id uint32, client bool) []RemoteCandidate {
+	e := r.load().byID[id]
+	switch {
+	case e == nil:
+		return nil
+	case client:
+		return e.every.client
+	}
+	return e.every.all
+}
+
+// Candidates returns a copy of all candidates that are ready, for any id.
+func (r *Remote) Candidates() []RemoteCandidate {
+	return slices.DeleteFunc(slices.Clone(r.load().all), isDraining)
+}

@@ -59,7 +59,7 @@ func LocalRendezvous(key KeyFunc) LocalRouter {
 		}
 		best, top := 0, uint64(0)
 		for i := range c {
-			if s := score(k, "", c[i].Actor); s > top {
+			if s := score(k, scoreSeed("", c[i].Actor)); s > top {
 				best, top = i, s
 			}
 		}
@@ -95,35 +95,23 @@ func LocalRoundRobin() LocalRouter {
 }
 
 // First picks the first candidate. It is the default.
-func First() RemoteStrategy {
-	return RemoteStrategyFunc(func(*zmsg.Message, []RemoteCandidate) int { return 0 })
-}
+func First() RemoteStrategy { return first{} }
+
+type first struct{}
+
+func (first) Pick(*zmsg.Message, []RemoteCandidate) int { return 0 }
+
+func (first) pickAmong(_ *zmsg.Message, _ []RemoteCandidate, at []int) int { return at[0] }
 
 // RoundRobin picks one after the other, for each message id on its own.
-func RoundRobin() RemoteStrategy {
-	var turn turns
-	return RemoteStrategyFunc(func(m *zmsg.Message, c []RemoteCandidate) int { return turn.next(m.ID, len(c)) })
-}
+func RoundRobin() RemoteStrategy { return new(roundRobin) }
 
-// Rendezvous picks by key (nil: DefaultKey), so that a key stays with its candidate while that is there, whoever joins or
-// leaves. A message without a key gets index 0. Equal scores go to the lower index.
-func Rendezvous(key KeyFunc) RemoteStrategy {
-	if key == nil {
-		key = DefaultKey
-	}
-	return RemoteStrategyFunc(func(m *zmsg.Message, c []RemoteCandidate) int {
-		k, ok := key(m)
-		if !ok {
-			return 0
-		}
-		best, top := 0, uint64(0)
-		for i := range c {
-			if s := score(k, c[i].Node.ID, c[i].Actor); s > top {
-				best, top = i, s
-			}
-		}
-		return best
-	})
+type roundRobin struct{ turn turns }
+
+func (r *roundRobin) Pick(m *zmsg.Message, c []RemoteCandidate) int { return r.turn.next(m.ID, len(c)) }
+
+func (r *roundRobin) pickAmong(m *zmsg.Message, _ []RemoteCandidate, at []int) int {
+	return at[r.turn.next(m.ID, len(at))]
 }
 
 // turns counts for each message id on its own: with one counter for all, two ids in alternation would each always

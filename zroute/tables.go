@@ -29,6 +29,11 @@ type RemoteViewer interface {
 	ClientByID(id uint32) []RemoteCandidate
 }
 
+// DrainingViewer gives read-only views that hold candidates of draining nodes too. *Remote is one.
+type DrainingViewer interface {
+	EveryByID(id uint32, client bool) []RemoteCandidate
+}
+
 // Sharder says of a table whether a message id is sharded, and which field of the body is the key (0: the session).
 // Without it a Dispatcher looks at each candidate. *Local and *Remote are Sharders.
 type Sharder interface {
@@ -62,6 +67,8 @@ var (
 	_ RemoteTable  = (*Remote)(nil)
 	_ RemoteViewer = (*Remote)(nil)
 	_ Sharder      = (*Remote)(nil)
+
+	_ DrainingViewer = (*Remote)(nil)
 )
 
 // lookup finds the candidates of messages in two tables, by views where they offer them.
@@ -72,6 +79,7 @@ type lookup struct {
 	remote      RemoteTable
 	remoteView  RemoteViewer
 	remoteShard Sharder
+	remoteEvery DrainingViewer
 }
 
 func newLookup(l LocalTable, r RemoteTable) lookup {
@@ -80,6 +88,7 @@ func newLookup(l LocalTable, r RemoteTable) lookup {
 	k.localShard, _ = l.(Sharder)
 	k.remoteView, _ = r.(RemoteViewer)
 	k.remoteShard, _ = r.(Sharder)
+	k.remoteEvery, _ = r.(DrainingViewer)
 	return k
 }
 
@@ -112,6 +121,14 @@ func (k *lookup) remotes(id uint32, client bool) []RemoteCandidate {
 		ad, ok := c.Advert(id)
 		return !ok || client && !ad.Client
 	})
+}
+
+// every is remotes with those of draining nodes, where the table tells.
+func (k *lookup) every(id uint32, client bool) []RemoteCandidate {
+	if k.remoteEvery == nil {
+		return k.remotes(id, client)
+	}
+	return k.remoteEvery.EveryByID(id, client)
 }
 
 func (k *lookup) shard(id uint32) (field uint32, sharded bool) {
