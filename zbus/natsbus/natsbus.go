@@ -256,8 +256,18 @@ func (b *Bus) Close(ctx context.Context) error {
 
 func (b *Bus) up(nc *nats.Conn) {
 	// nats.go has written the subscriptions to the socket; the answer to a ping behind them says that the server has
-	// them. When it does not come the connection is lost once more, which is told next.
-	_ = nc.FlushTimeout(b.cfg.ConnectTimeout)
+	// them. A server that is silent is waited for until nats.go gives the connection up (Config.PingInterval): then, as
+	// where it is lost at once, that is told next, and up is called again for the connection after it.
+	for answered := false; !answered; {
+		if !nc.IsConnected() {
+			return
+		}
+		err := nc.FlushTimeout(b.cfg.ConnectTimeout)
+		if err != nil && !errors.Is(err, nats.ErrTimeout) {
+			return
+		}
+		answered = err == nil
+	}
 	b.lastErr.Store(nil)
 	b.isUp.Store(true)
 	b.mu.Lock()
