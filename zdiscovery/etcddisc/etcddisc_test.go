@@ -21,6 +21,7 @@ import (
 	"zgame/zdiscovery/etcddisc"
 	"zgame/zdiscovery/zdiscoverytest"
 	"zgame/zmsg"
+	"zgame/ztest/faultproxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,106 +127,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// proxy passes bytes to an address until it is told to stall or to cut.
-type proxy struct {
-	l      net.Listener
-	target string
-	wg     sync.WaitGroup
-
-	mu      sync.Mutex
-	stalled chan struct{} // closed while bytes pass
-	conns   []net.Conn
-	closed  bool
-}
-
-func newProxy(tb testing.TB, target string) *proxy {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	p := &proxy{l: l, target: target, stalled: make(chan struct{})}
-	close(p.stalled)
-	p.wg.Go(p.accept)
-	tb.Cleanup(func() {
-		p.stall(false)
-		p.mu.Lock()
-		p.closed = true
-		p.mu.Unlock()
-		l.Close()
-		p.cut()
-		p.wg.Wait()
-	})
-	return p
-}
-
-func (p *proxy) accept() {
-	for {
-		c, err := p.l.Accept()
-		if err != nil {
-			return
-		}
-		up, err := net.Dial("tcp", p.target)
-		if err != nil {
-			c.Close()
-			continue
-		}
-		p.mu.Lock()
-		if p.closed {
-			c.Close()
-			up.Close()
-		}
-		p.conns = append(p.conns, c, up)
-		p.mu.Unlock()
-		p.wg.Go(func() { p.pass(up, c) })
-		p.wg.Go(func() { p.pass(c, up) })
-	}
-}
-
-func (p *proxy) pass(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		gate := p.stalled
-		p.mu.Unlock()
-		<-gate
-		if _, err := to.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-// stall holds all bytes back (true), as a network that swallows them, or lets them pass.
-func (p *proxy) stall(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.stalled:
-		if on {
-			p.stalled = make(chan struct{})
-		}
-	default:
-		if !on {
-			close(p.stalled)
-		}
-	}
-}
-
-// cut closes all connections.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
+// stalled is a network that holds everything back.
+var stalled = faultproxy.Fault{Stall: true}
 
 // join registers a node.
 func join(t *testing.T, d *etcddisc.Disc, id string) zdiscovery.Member {
@@ -275,8 +178,8 @@ func until(t *testing.T, ch <-chan *zdiscovery.Snapshot, ids ...string) {
 func TestCompaction(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	p := newProxy(t, s.etcd.Endpoint())
-	watcher, other := open(t, p.l.Addr().String()), open(t, s.etcd.Endpoint())
+	p := faultproxy.Start(t, s.etcd.Endpoint())
+	watcher, other := open(t, p.Addr()), open(t, s.etcd.Endpoint())
 	defer closeDisc(t, watcher)
 	defer closeDisc(t, other)
 	a := join(t, other, "a")
@@ -287,8 +190,8 @@ func TestCompaction(t *testing.T) {
 	}
 	until(t, ch, "a", "b")
 	for round := range 3 {
-		p.stall(true)
-		p.cut()
+		p.Set(faultproxy.Both, stalled)
+		p.Reset()
 		if err := a.Leave(s.ctx()); err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +207,7 @@ func TestCompaction(t *testing.T) {
 		if _, err := s.raw.Compact(s.ctx(), last); err != nil {
 			t.Fatal(err)
 		}
-		p.stall(false)
+		p.Heal()
 		until(t, ch, "b", fmt.Sprint("c", round))
 		a = c
 	}
@@ -315,8 +218,8 @@ func TestCompaction(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	p := newProxy(t, s.etcd.Endpoint())
-	d, other := open(t, p.l.Addr().String()), open(t, s.etcd.Endpoint())
+	p := faultproxy.Start(t, s.etcd.Endpoint())
+	d, other := open(t, p.Addr()), open(t, s.etcd.Endpoint())
 	defer closeDisc(t, other)
 	m := join(t, d, "a")
 	ch, err := d.Watch(t.Context())
@@ -324,14 +227,14 @@ func TestSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, ch, "a")
-	p.stall(true)
+	p.Set(faultproxy.Both, stalled)
 	b := join(t, other, "b")
 	for end := time.Now().Add(within); d.Up(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("silence went unnoticed")
 		}
 	}
-	p.stall(false)
+	p.Heal()
 	for joined := false; !joined; { // a's lease may have ended on a slow machine
 		select {
 		case snap, ok := <-ch:
@@ -345,7 +248,7 @@ func TestSilence(t *testing.T) {
 			t.Fatal("the watch did not heal")
 		}
 	}
-	p.stall(true)
+	p.Set(faultproxy.Both, stalled)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := m.Leave(ctx); !errors.Is(err, zdiscovery.ErrUnavailable) {
@@ -354,7 +257,6 @@ func TestSilence(t *testing.T) {
 	closeDisc(t, d) // returns though nothing answers
 }
 
-// TestWrongEndpoint is fault E7.
 // texts is a writer that several goroutines may use.
 type texts struct {
 	mu  sync.Mutex
@@ -400,6 +302,7 @@ func TestQuietClusterIsNotSilent(t *testing.T) {
 	}
 }
 
+// TestWrongEndpoint is fault E7.
 func TestWrongEndpoint(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
