@@ -23,6 +23,7 @@ type Option func(*options)
 
 type options struct {
 	real     bool
+	faulty   bool
 	settings func(k int, s *znode.Settings)
 	logger   *slog.Logger
 }
@@ -51,6 +52,8 @@ type Nodes struct {
 	// Real.
 	nats *embedded.NATS
 	etcd *embedded.Etcd
+	// Faulty: of the nodes.
+	proxies []proxies
 }
 
 // Cluster starts n nodes, n1 to n<n>, each with the app, and waits until each knows all. They stop with the test.
@@ -97,6 +100,9 @@ func (c *Nodes) Add() int {
 	cfg := znode.Config{App: c.app, Logger: c.opts.logger}
 	if c.opts.real {
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = c.nats.URL(), []string{"http://" + c.etcd.Endpoint()}, "kv"
+		if c.opts.faulty {
+			c.interpose(&s)
+		}
 	} else {
 		c.buses = append(c.buses, c.bus.Bus())
 		cfg.Backends = znode.Backends{Bus: c.buses[k], Discovery: c.disc.Discovery(), Store: c.store.Share()}
@@ -104,13 +110,16 @@ func (c *Nodes) Add() int {
 	if c.opts.settings != nil {
 		c.opts.settings(k, &s)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if c.opts.faulty {
+		cfg.Backends.Bus = c.quickBus(ctx, &s)
+	}
 	cfg.Settings = s
 	n, err := znode.New(cfg)
 	if err != nil {
 		c.t.Fatalf("ztest: node %s: %v", s.Node.ID, err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	if err := n.Start(ctx); err != nil {
 		c.t.Fatalf("ztest: node %s: %v", s.Node.ID, err)
 	}

@@ -7,7 +7,8 @@
 //	}
 //
 // Nodes are the real ones (znode) with real websockets on loopback. Bus, discovery and store are the drivers in memory, or,
-// with RealServers, the production drivers on NATS and etcd inside the process. Everything stops with the test.
+// with RealServers, the production drivers on NATS and etcd inside the process; with Faulty, each node has a proxy before
+// them that breaks its connections on demand. Everything stops with the test.
 //
 // # Goroutines
 //

@@ -1,0 +1,66 @@
+package ztest
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"zgame/zbus/natsbus"
+	"zgame/znode"
+	"zgame/ztest/faultproxy"
+)
+
+// Faulty is RealServers with a proxy between each node and each of its servers, by which tests break the connections and heal
+// them: see NATSProxy and EtcdProxy. The nodes look every half second whether NATS answers (10 times as often as in production), so
+// that silence is noticed within a second and a half.
+func Faulty() Option {
+	return func(o *options) { o.real, o.faulty = true, true }
+}
+
+// proxies are those of one node.
+type proxies struct{ nats, etcd *faultproxy.Proxy }
+
+// NATSProxy is between node k and NATS: its bus, and its store. It needs Faulty.
+func (c *Nodes) NATSProxy(k int) *faultproxy.Proxy {
+	c.t.Helper()
+	return c.proxiesOf(k).nats
+}
+
+// EtcdProxy is between node k and etcd. It needs Faulty.
+func (c *Nodes) EtcdProxy(k int) *faultproxy.Proxy {
+	c.t.Helper()
+	return c.proxiesOf(k).etcd
+}
+
+func (c *Nodes) proxiesOf(k int) proxies {
+	c.t.Helper()
+	if !c.opts.faulty {
+		c.t.Fatal("ztest: proxies: expected a cluster with the option Faulty")
+	}
+	return c.proxies[k]
+}
+
+// interpose puts proxies between the node of these settings and its servers.
+func (c *Nodes) interpose(s *znode.Settings) {
+	c.t.Helper()
+	u, err := url.Parse(c.nats.URL())
+	if err != nil {
+		c.t.Fatalf("ztest: address of NATS: %v", err)
+	}
+	p := proxies{faultproxy.Start(c.t, u.Host), faultproxy.Start(c.t, c.etcd.Endpoint())}
+	c.proxies = append(c.proxies, p)
+	s.NATS.URL, s.Etcd.Endpoints = "nats://"+p.nats.Addr(), []string{"http://" + p.etcd.Addr()}
+}
+
+// quickBus is the bus that a node would make of the settings, but for what Faulty says. The node closes it.
+func (c *Nodes) quickBus(ctx context.Context, s *znode.Settings) *natsbus.Bus {
+	c.t.Helper()
+	bus, err := natsbus.New(natsbus.Config{URL: s.NATS.URL, Name: s.Node.ID, PingInterval: 500 * time.Millisecond, Logger: c.opts.logger})
+	if err == nil {
+		err = bus.Ready(ctx)
+	}
+	if err != nil {
+		c.t.Fatalf("ztest: bus of node %s: %v", s.Node.ID, err)
+	}
+	return bus
+}
