@@ -126,6 +126,9 @@ func TestNATSFaults(t *testing.T) {
 	ended(t, "cut: in flight", <-inFlight, zmsg.CodeUnavailable, zmsg.Unknown)
 	missing(t, n, "the bus is down")
 	ended(t, "cut: a new one", <-ask(t, there, "", patience), zmsg.CodeUnavailable, zmsg.NotExecuted)
+	ztest.Eventually(t, "NATS knows that the node is cut off", func() bool { // what it takes before is lost on the way
+		return zmsg.CodeOf((<-ask(t, back, "", 200*time.Millisecond)).err) == zmsg.CodeUnavailable
+	})
 	ended(t, "cut: a new one to the node that is cut off", <-ask(t, back, "", patience), zmsg.CodeUnavailable, zmsg.NotExecuted)
 	p.Heal()
 	heals(t, n, there, back)
