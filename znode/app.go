@@ -7,6 +7,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zgate"
+	"zgame/zroute"
 )
 
 // App is what a program adds to zgame: actors, and maybe a web page.
@@ -22,6 +23,9 @@ type App struct {
 	// Load, if set, says how busy n is: 1000 is all it has. It is called every node.load_interval, on one goroutine. Without it
 	// that is the share of the processors that the process used since the last call, 0 where the system does not tell.
 	Load func(n *Node) uint32
+	// Routing, if set, says how messages find one of several actors that handle their id. It is called once for each node,
+	// before Setup: n has its settings, but no servers or routes yet.
+	Routing func(n *Node) Routing
 	// AsyncPools are pools for zactor.Async besides the one for work that names none, by their names (zactor.OnPool): one for each
 	// thing that may be slow on its own, as a database is.
 	AsyncPools map[string]zactor.AsyncPool
@@ -42,4 +46,11 @@ type App struct {
 	Files []protoreflect.FileDescriptor
 	// OnNoRoute, if set, is asked about client messages that nobody handles.
 	OnNoRoute zgate.NoRouteHook
+}
+
+// Routing is how messages find one of several actors; see docs/routing.md. What is zero stands for the defaults of zroute.
+type Routing struct {
+	Local    zroute.LocalRouter    // among actors of this node
+	Remote   zroute.RemoteStrategy // among those of the others
+	NextBest bool                  // Remote picks again where a candidate cannot, instead of list order
 }

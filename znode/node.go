@@ -256,8 +256,13 @@ func (n *Node) wire(context.Context) (err error) {
 	}
 	n.local, n.remote = &zroute.Local{}, &zroute.Remote{}
 	n.local.OnChange(n.touch)
+	var routing Routing
+	if f := n.cfg.App.Routing; f != nil {
+		routing = f(n)
+	}
 	if n.dispatcher, err = zroute.New(zroute.Config{
 		Node: self, Local: n.local, Remote: n.remote, Sender: n.link, Metrics: zmetrics.NewRoute(n.registry),
+		LocalRouter: routing.Local, Strategy: routing.Remote, NextBest: routing.NextBest,
 	}); err != nil {
 		return err
 	}
@@ -361,6 +366,9 @@ func (n *Node) Self() zmsg.NodeRef {
 	}
 	return n.member.Ref()
 }
+
+// Settings returns what the node was made with. It is read only.
+func (n *Node) Settings() *Settings { return &n.cfg.Settings }
 
 // Spawn starts an actor on this node; see zactor.Group.Spawn.
 func (n *Node) Spawn(name string, f func() zactor.Actor, opts ...zactor.SpawnOption) (zactor.Ref, error) {
