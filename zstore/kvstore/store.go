@@ -108,6 +108,8 @@ func options(cfg Config) []nats.Option {
 	o := []nats.Option{
 		nats.Name("zgame store"), nats.Timeout(cfg.Timeout), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
+		// Without one nats.go prints on the standard error.
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cfg.Logger.Warn("store connection", "err", err) }),
 	}
 	if cfg.User != "" {
 		o = append(o, nats.UserInfo(cfg.User, cfg.Password))
