@@ -413,7 +413,7 @@ func (l *Link) missed(p *peer, first, last uint64) {
 		}
 	}
 	l.mu.Unlock()
-	l.endUnsent(list, "missed", "the node was too slow to receive it")
+	l.endUnsent(list, "missed", "it was lost on the way, or the node was too slow to receive it")
 }
 
 // endUnsent ends requests that certainly did not run.
