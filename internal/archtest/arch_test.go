@@ -58,7 +58,7 @@ var only = map[string][]string{
 	"zgame/internal/embedded":             {"zcli", "ztest", "cmd", "internal/embedded"},
 }
 
-// drivers may be imported only where nodes are put together: znode, and ztest with those in memory.
+// drivers may be imported only where nodes are put together: znode and ztest.
 var drivers = []string{"zbus/natsbus", "zbus/membus", "zdiscovery/etcddisc", "zdiscovery/memdisc", "zstore/mongostore", "zstore/kvstore", "zstore/memstore"}
 
 type imported struct{ file, dir, path string }
