@@ -122,7 +122,7 @@ func (r *zactorRuntime) Phoenix() (crash func() error, ask func() (int64, int64,
 			}),
 		}}
 	}
-	ref, err := r.g.Spawn("", f, zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
+	ref, err := r.g.Spawn("", f, zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
 	bad, good := &benchpb.Crash{}, &benchpb.Ping{}
 	ctx := context.Background()
 	return func() error { return ref.Tell(bad) },

@@ -431,7 +431,7 @@ func TestAsyncLate(t *testing.T) {
 				}
 				ended.Add(1)
 			})
-		}), zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}), zactor.WithMailbox(2*n))
+		}), zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}), zactor.WithMailbox(2*n))
 		for k := range int64(n) {
 			if err := refs[i].Tell(&testpb.Note{N: k + 1}); err != nil {
 				t.Fatal(err)

@@ -85,7 +85,7 @@ func ExamplePolicy() {
 			sold++
 			return &testpb.Pong{N: sold}, nil
 		})}}
-	}, zactor.WithRestart(policy))
+	}, zactor.WithPolicy(policy))
 	for _, who := range []string{"ann", "poor", "bob", "broken", "carl"} {
 		pong, err := zactor.Ask[testpb.Pong](ctx, shop, &testpb.Ping{Text: who})
 		fmt.Println(who, pong.GetN(), zmsg.CodeOf(err))

@@ -391,7 +391,7 @@ func BenchmarkRestart(b *testing.B) {
 				return nil, nil
 			})}}
 		}
-		ref := spawn(b, g, "", f, zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
+		ref := spawn(b, g, "", f, zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
 		bad, good := &testpb.Ping{N: 1}, &testpb.Ping{}
 		ctx := context.Background()
 		for b.Loop() {

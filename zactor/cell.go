@@ -92,7 +92,7 @@ func (c *cell) policy() Policy {
 	if c.opts != nil && c.opts.policy != nil {
 		return *c.opts.policy
 	}
-	return c.g.cfg.Restart
+	return c.g.cfg.Policy
 }
 
 // typ names the actor's type for discovery.

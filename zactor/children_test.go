@@ -163,7 +163,7 @@ func TestRestartEndsChildren(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, nil)
 	j := &journal{}
-	p := family(t, g, j, zactor.WithRestart(zactor.Policy{MaxRestarts: 1}))
+	p := family(t, g, j, zactor.WithPolicy(zactor.Policy{MaxRestarts: 1}))
 	j.take()
 	p.panics()
 	p.do(func(*zactor.Context) {})
@@ -262,7 +262,7 @@ func TestSpawnDuringTheEndIsRefused(t *testing.T) {
 
 // always is a policy of one directive.
 func always(d zactor.Directive) zactor.SpawnOption {
-	return zactor.WithRestart(zactor.Policy{Decide: func(error) zactor.Directive { return d }})
+	return zactor.WithPolicy(zactor.Policy{Decide: func(error) zactor.Directive { return d }})
 }
 
 // Escalate ends the child and makes its failure the parent's, whose policy decides; without a parent it is
@@ -276,7 +276,7 @@ func TestEscalate(t *testing.T) {
 		opt  zactor.SpawnOption
 	}{
 		{"directive", always(zactor.Escalate)},
-		{"past the limit", zactor.WithRestart(zactor.Policy{MaxRestarts: -1, PastLimit: zactor.Escalate})},
+		{"past the limit", zactor.WithPolicy(zactor.Policy{MaxRestarts: -1, PastLimit: zactor.Escalate})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := spawnPuppet(t, g, "")
@@ -291,7 +291,7 @@ func TestEscalate(t *testing.T) {
 			causes := make(chan error, 10)
 			var starts atomic.Int32
 			p := newPuppet(t)
-			p.Ref = spawn(t, g, "", p.factory(func(*zactor.Context) error { starts.Add(1); return nil }, nil), zactor.WithRestart(zactor.Policy{
+			p.Ref = spawn(t, g, "", p.factory(func(*zactor.Context) error { starts.Add(1); return nil }, nil), zactor.WithPolicy(zactor.Policy{
 				Decide: func(cause error) zactor.Directive {
 					causes <- cause
 					return [...]zactor.Directive{zactor.Resume, zactor.Restart, zactor.Escalate}[len(causes)-1]
@@ -339,7 +339,7 @@ func TestResume(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, nil)
 	var starts, stops atomic.Int32
-	ref := spawn(t, g, "", counter(&starts, &stops), zactor.WithRestart(zactor.Policy{
+	ref := spawn(t, g, "", counter(&starts, &stops), zactor.WithPolicy(zactor.Policy{
 		MaxRestarts: -1, Decide: func(error) zactor.Directive { return zactor.Resume },
 	}))
 	for i := range int64(50) {
@@ -387,7 +387,7 @@ func TestDecide(t *testing.T) {
 	}{{errFlood, 1, false}, {"told to", 2, false}, {"else", 1, true}, {7, 1, true}} {
 		var starts atomic.Int32
 		p := newPuppet(t)
-		p.Ref = spawn(t, g, "", p.factory(func(*zactor.Context) error { starts.Add(1); return nil }, nil), zactor.WithRestart(zactor.Policy{Decide: decide}))
+		p.Ref = spawn(t, g, "", p.factory(func(*zactor.Context) error { starts.Add(1); return nil }, nil), zactor.WithPolicy(zactor.Policy{Decide: decide}))
 		downs := w.watch(p.Ref)
 		p.later(func(*zactor.Context) { panic(c.value) })
 		if c.ends {
@@ -427,7 +427,7 @@ func TestOnRestart(t *testing.T) {
 				panic("in OnRestart")
 			}
 		}}
-	}, zactor.WithRestart(zactor.Policy{MaxRestarts: 2, MinBackoff: -1}))
+	}, zactor.WithPolicy(zactor.Policy{MaxRestarts: 2, MinBackoff: -1}))
 	w := spawnPuppet(t, g, "")
 	downs := w.watch(p.Ref)
 	for range 3 {
@@ -451,7 +451,7 @@ func TestBackoffGrows(t *testing.T) {
 		p.Ref = spawn(t, g, "", p.factory(func(*zactor.Context) error {
 			at = append(at, clock.Now().Sub(time.Unix(0, 0)))
 			return nil
-		}, nil), zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: time.Second, MaxBackoff: 5 * time.Second, Window: time.Minute}))
+		}, nil), zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: time.Second, MaxBackoff: 5 * time.Second, Window: time.Minute}))
 		for range 6 {
 			p.panics()
 		}

@@ -38,7 +38,7 @@ func TestVirtualClock(t *testing.T) {
 				t.Errorf("the handler sees %v, the clock says %v", c.Now(), clock.Now())
 			}
 			return &testpb.Pong{}, nil
-		})), zactor.WithRestart(zactor.Policy{MaxRestarts: 9, MinBackoff: time.Hour, MaxBackoff: time.Hour, Window: 9 * time.Hour}))
+		})), zactor.WithPolicy(zactor.Policy{MaxRestarts: 9, MinBackoff: time.Hour, MaxBackoff: time.Hour, Window: 9 * time.Hour}))
 		ended := make(chan error, 1)
 		ask := func(n int64) {
 			go func() {

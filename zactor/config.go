@@ -64,8 +64,8 @@ type Config struct {
 	QueueTime time.Duration
 	// AskTimeout is how long a request waits whose caller sets no deadline. Defaults to 10 s.
 	AskTimeout time.Duration
-	// Restart is what happens to an actor that panics; see WithRestart.
-	Restart Policy
+	// Restart is what happens to an actor that panics; see WithPolicy.
+	Policy Policy
 	// Middleware is around every handler of the group, the first outermost. Each actor costs some memory for it, see
 	// Middleware.
 	Middleware []Middleware
@@ -122,7 +122,7 @@ func (c Config) withDefaults() Config {
 		c.Sessions = noSessions{}
 	}
 	c.Middleware = slices.Clone(c.Middleware)
-	c.Restart = c.Restart.withDefaults()
+	c.Policy = c.Policy.withDefaults()
 	return c
 }
 
@@ -130,7 +130,7 @@ func (c Config) withDefaults() Config {
 const maxMailbox = 1 << 28
 
 func (c Config) validate() error {
-	errs := []error{c.Restart.validate()}
+	errs := []error{c.Policy.validate()}
 	if c.Mailbox < 1 || c.Mailbox > maxMailbox {
 		errs = append(errs, fmt.Errorf("zactor: Config.Mailbox is %d: want 1 to %d", c.Mailbox, maxMailbox))
 	}

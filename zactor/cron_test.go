@@ -98,7 +98,7 @@ func TestWallJumpsDoNothing(t *testing.T) {
 						return nil
 					})},
 				}
-			}, zactor.WithRestart(zactor.Policy{MinBackoff: 2 * time.Second, MaxBackoff: 2 * time.Second, MaxRestarts: 5, Window: time.Hour}))
+			}, zactor.WithPolicy(zactor.Policy{MinBackoff: 2 * time.Second, MaxBackoff: 2 * time.Second, MaxRestarts: 5, Window: time.Hour}))
 			for i, d := range jumps {
 				_ = asker.Tell(&testpb.Note{N: int64(i % 2)})
 				time.Sleep(1700 * time.Millisecond) // no tick is due when a message comes

@@ -48,7 +48,7 @@ func TestErrorAfterDefer(t *testing.T) {
 		}
 	}
 	// Without Recover the actor goes on, and nobody else knows that it owes a reply.
-	resumed := spawn(t, g, "resumed", factory(zactor.Handle(handler)), zactor.WithRestart(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Resume }}))
+	resumed := spawn(t, g, "resumed", factory(zactor.Handle(handler)), zactor.WithPolicy(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Resume }}))
 	_, err = zactor.Ask[testpb.Pong](t.Context(), resumed, &testpb.Ping{Text: "panic"})
 	if !errors.Is(err, zmsg.ErrPanicked) || kept.Reply(&testpb.Pong{}) {
 		t.Errorf("a panic of an actor that is resumed: %v", err)

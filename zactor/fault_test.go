@@ -271,7 +271,7 @@ func TestA11OneActorsPanicsMoveNoOther(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, nil)
 	bad := spawn(t, g, "bad", factory(zactor.Handle(func(*zactor.Context, *testpb.Ping) (*testpb.Pong, error) { panic("boom") })),
-		zactor.WithRestart(zactor.Policy{MaxRestarts: 3, MinBackoff: -1}))
+		zactor.WithPolicy(zactor.Policy{MaxRestarts: 3, MinBackoff: -1}))
 	good := spawn(t, g, "good", factory(zactor.Handle(echo)))
 	for i := range int64(100) {
 		_, err := zactor.Ask[testpb.Pong](testContext(t), bad, &testpb.Ping{})
@@ -294,7 +294,7 @@ func TestA12AnActorThatWaitsForItsRestartStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := zactortest.NewGroup(t, zactor.Config{})
 		ref := spawn(t, g, "", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { panic("boom") })),
-			zactor.WithRestart(zactor.Policy{MinBackoff: time.Hour, MaxBackoff: time.Hour}))
+			zactor.WithPolicy(zactor.Policy{MinBackoff: time.Hour, MaxBackoff: time.Hour}))
 		for range 3 { // the second panic leads to the wait; the third message waits
 			_ = ref.Tell(&testpb.Note{})
 		}
@@ -399,7 +399,7 @@ func TestRestartsInARow(t *testing.T) {
 			return &testpb.Pong{N: instance}, nil
 		})}}
 	}
-	ref := spawn(t, g, "", f, zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
+	ref := spawn(t, g, "", f, zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
 	for i := range n {
 		if err := ref.Tell(&testpb.Ping{Text: "panic"}); err != nil {
 			t.Fatal(err)

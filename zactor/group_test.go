@@ -61,7 +61,7 @@ func TestAskErrors(t *testing.T) {
 			}
 			return &testpb.Pong{}, nil
 		}),
-	), zactor.WithMailbox(1), zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
+	), zactor.WithMailbox(1), zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
 	ask := func(text string) error {
 		_, err := zactor.Ask[testpb.Pong](testContext(t), ref, &testpb.Ping{Text: text})
 		return err

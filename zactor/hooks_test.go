@@ -60,7 +60,7 @@ func TestGoexitInHooksAndFactory(t *testing.T) {
 			h.start = func(*zactor.Context) error { exit("start"); return nil }
 			h.stop = func(*zactor.Context, zactor.Reason) { stops++; exit("stop") }
 			return h
-		}, zactor.WithRestart(policy))
+		}, zactor.WithPolicy(policy))
 		for range 2 {
 			_ = ref.Tell(&testpb.Note{}) // the second may find it gone
 		}
@@ -99,7 +99,7 @@ func TestOnRestartOncePerInstance(t *testing.T) {
 				h := &hooked{restart: func(error) { told++ }}
 				h.handlers = []zactor.Handler{panics(), zactor.Handle(echo)}
 				return h
-			}, zactor.WithRestart(zactor.Policy{MinBackoff: backoff}))
+			}, zactor.WithPolicy(zactor.Policy{MinBackoff: backoff}))
 			_ = ref.Tell(&testpb.Note{})
 			if _, err := zactor.Ask[testpb.Pong](t.Context(), ref, &testpb.Ping{}); err != nil || made != 5 || told != 1 {
 				t.Errorf("backoff %v: %v; %d instances, OnRestart ran %d times", backoff, err, made, told)
@@ -118,7 +118,7 @@ func TestRestartWithOtherHandlers(t *testing.T) {
 			return &actor{handlers: []zactor.Handler{panics(), zactor.Handle(echo)}}
 		}
 		return &actor{handlers: []zactor.Handler{panics()}}
-	}, zactor.WithRestart(zactor.Policy{MinBackoff: -1}))
+	}, zactor.WithPolicy(zactor.Policy{MinBackoff: -1}))
 	_ = ref.Tell(&testpb.Note{})
 	if _, err := zactor.Ask[testpb.Pong](testContext(t), ref, &testpb.Ping{}); !errors.Is(err, zmsg.ErrStopped) || made != 6 {
 		t.Errorf("%v; %d instances", err, made)
@@ -141,7 +141,7 @@ func TestEscalationToAnEarlierInstance(t *testing.T) {
 					if first {
 						child, err = c.Spawn("child", func() zactor.Actor {
 							return &actor{handlers: []zactor.Handler{panics()}, stop: func(*zactor.Context, zactor.Reason) { <-release }}
-						}, zactor.WithRestart(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Escalate }}))
+						}, zactor.WithPolicy(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Escalate }}))
 					}
 					return err
 				},

@@ -282,7 +282,7 @@ func (m *model) options(slot int) []zactor.SpawnOption {
 	k := m.kinds[slot]
 	opts := []zactor.SpawnOption{
 		zactor.WithMailbox(k.Mailbox), zactor.WithMailboxBytes(k.Bytes), zactor.WithOverflow(k.Overflow), zactor.WithIdle(k.Idle),
-		zactor.WithRestart(zactor.Policy{
+		zactor.WithPolicy(zactor.Policy{
 			Decide:      func(error) zactor.Directive { return k.Do },
 			MaxRestarts: k.Restarts, MinBackoff: k.Backoff, MaxBackoff: 10 * time.Millisecond,
 		}),
@@ -581,7 +581,7 @@ func (a *modelActor) perform(c *zactor.Context, do *act, n int64) (*testpb.Pong,
 	case "child":
 		k := a.kind
 		k.Watches, k.Flaky = -1, false
-		ref, err := c.Spawn("", m.factory(k, a.life.name+"/child"), zactor.WithRestart(zactor.Policy{
+		ref, err := c.Spawn("", m.factory(k, a.life.name+"/child"), zactor.WithPolicy(zactor.Policy{
 			Decide: func(error) zactor.Directive { return zactor.Escalate },
 		}))
 		if err == nil && do.Then != nil {

@@ -330,7 +330,7 @@ func TestRoutes(t *testing.T) {
 	handlers := factory(zactor.Handle(echo, zactor.FromClients()),
 		zactor.HandleTell(func(*zactor.Context, *testpb.Say) error { panic("boom") }, zactor.Sharded()),
 		zactor.HandleTell(func(*zactor.Context, *wirepb.SessionClosed) error { return nil }))
-	ref := spawn(t, g, "a", handlers, zactor.WithType("shop"), zactor.WithRestart(zactor.Policy{MaxRestarts: -1}))
+	ref := spawn(t, g, "a", handlers, zactor.WithType("shop"), zactor.WithPolicy(zactor.Policy{MaxRestarts: -1}))
 	spawn(t, g, "hidden", handlers, zactor.Private())
 	es := l.Adverts()
 	want := []zmsg.Advert{{ID: 990001, Client: true}, {ID: 990004, Sharded: true, KeyField: 1}}

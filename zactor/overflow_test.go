@@ -484,7 +484,7 @@ func TestOverflowOverRestart(t *testing.T) {
 				}
 				got = append(got, n.GetN())
 				return nil
-			})), zactor.WithMailbox(3), zactor.WithOverflow(o), zactor.WithRestart(zactor.Policy{MinBackoff: time.Minute, MaxBackoff: time.Minute}))
+			})), zactor.WithMailbox(3), zactor.WithOverflow(o), zactor.WithPolicy(zactor.Policy{MinBackoff: time.Minute, MaxBackoff: time.Minute}))
 			for n := range int64(11) {
 				go func() {
 					if err := ref.Tell(&testpb.Note{N: n - 2}); err != nil {

@@ -22,7 +22,7 @@ func panicker() zactor.Actor {
 	return &actor{handlers: []zactor.Handler{zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { panic("ouch") })}}
 }
 
-var forever = zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1})
+var forever = zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1})
 
 // Files are the owner's alone, the newest stay, and one actor does not push out those of others.
 func TestRecordFiles(t *testing.T) {

@@ -438,7 +438,7 @@ func TestReplayOfEscalation(t *testing.T) {
 			}
 			child, err := c.Spawn("child", func() zactor.Actor {
 				return &actor{handlers: []zactor.Handler{zactor.HandleTell(func(*zactor.Context, *testpb.Note) error { panic("no sweets") })}}
-			}, zactor.WithRestart(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Escalate }}), zactor.WithRecorder(zactor.RecorderOptions{Off: true}))
+			}, zactor.WithPolicy(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Escalate }}), zactor.WithRecorder(zactor.RecorderOptions{Off: true}))
 			if err != nil {
 				return err
 			}
@@ -446,7 +446,7 @@ func TestReplayOfEscalation(t *testing.T) {
 		})}}
 	}
 	g, s := zactortest.NewSteps(t, zactor.Config{RecordDir: dir, Recorder: &zactor.RecorderOptions{}})
-	ref, err := g.Spawn("parent", parent, zactor.WithRestart(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Resume }}))
+	ref, err := g.Spawn("parent", parent, zactor.WithPolicy(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Resume }}))
 	if err != nil {
 		t.Fatal(err)
 	}

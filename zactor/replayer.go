@@ -73,7 +73,7 @@ func (p *replayer) run(factory func() Actor, o ReplayOptions) (*Report, error) {
 	}
 	g, m, err := NewManual(Config{
 		Node: h.Actor.Node, Logger: o.Logger, Middleware: o.Middleware, Clock: p.clock, Sessions: replaySessions{p},
-		Restart: Policy{Decide: func(error) Directive { return Resume }},
+		Policy: Policy{Decide: func(error) Directive { return Resume }},
 	})
 	if err != nil {
 		return nil, err

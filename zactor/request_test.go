@@ -339,7 +339,7 @@ func TestNoRequestLostOrDoubled(t *testing.T) {
 		})}}
 	}
 	for i := range refs {
-		refs[i] = spawn(t, g, "", f, zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
+		refs[i] = spawn(t, g, "", f, zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
 	}
 	end := time.Now().Add(long)
 	var wg sync.WaitGroup

@@ -151,7 +151,7 @@ func TestShutdownOfNothing(t *testing.T) {
 
 func TestConfigFaults(t *testing.T) {
 	t.Parallel()
-	_, err := zactor.NewGroup(zactor.Config{Mailbox: -1, AskTimeout: -1, StopTimeout: -1, AsyncWorkers: -1, AsyncQueue: -1, Restart: zactor.Policy{MaxRestarts: -2}})
+	_, err := zactor.NewGroup(zactor.Config{Mailbox: -1, AskTimeout: -1, StopTimeout: -1, AsyncWorkers: -1, AsyncQueue: -1, Policy: zactor.Policy{MaxRestarts: -2}})
 	if err == nil {
 		t.Fatal("accepted")
 	}

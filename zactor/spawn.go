@@ -36,8 +36,8 @@ func WithMailboxBytes(n int) SpawnOption { return func(o *spawnOptions) { o.byte
 // WithOverflow is what happens to a message when the mailbox is full. Defaults to Config.Overflow.
 func WithOverflow(v Overflow) SpawnOption { return func(o *spawnOptions) { o.overflow = &v } }
 
-// WithRestart is what happens when the actor panics. Defaults to Config.Restart.
-func WithRestart(p Policy) SpawnOption {
+// WithPolicy is what happens when the actor panics. Defaults to Config.Policy.
+func WithPolicy(p Policy) SpawnOption {
 	p = p.withDefaults()
 	return func(o *spawnOptions) { o.policy = &p } // shared by the actors: nobody writes it
 }

@@ -63,7 +63,7 @@ func TestPanic(t *testing.T) {
 	var log syncBuffer
 	var starts, stops atomic.Int32
 	g := newGroup(t, func(c *zactor.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	ref := spawn(t, g, "shop", counter(&starts, &stops), zactor.WithRestart(zactor.Policy{MaxRestarts: 3, MinBackoff: -1}))
+	ref := spawn(t, g, "shop", counter(&starts, &stops), zactor.WithPolicy(zactor.Policy{MaxRestarts: 3, MinBackoff: -1}))
 	ask := func(n int64) (int64, error) {
 		m := zmsg.NewMessage(990001)
 		m.Value = &testpb.Ping{N: n}
@@ -133,7 +133,7 @@ func TestPanicKeepsTheQueue(t *testing.T) {
 			handled++
 			return nil
 		})}}
-	}, zactor.WithMailbox(n+1), zactor.WithRestart(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
+	}, zactor.WithMailbox(n+1), zactor.WithPolicy(zactor.Policy{MaxRestarts: zactor.Unlimited, MinBackoff: -1}))
 	for i := range int64(n + 1) {
 		if err := ref.Tell(&testpb.Note{N: i}); err != nil {
 			t.Fatal(err)
@@ -156,7 +156,7 @@ func TestRestartBackoff(t *testing.T) {
 			t.Fatal(err)
 		}
 		var starts, stops atomic.Int32
-		ref := spawn(t, g, "", counter(&starts, &stops), zactor.WithRestart(zactor.Policy{MaxRestarts: 4, Window: time.Minute, MinBackoff: time.Second, MaxBackoff: 3 * time.Second}))
+		ref := spawn(t, g, "", counter(&starts, &stops), zactor.WithPolicy(zactor.Policy{MaxRestarts: 4, Window: time.Minute, MinBackoff: time.Second, MaxBackoff: 3 * time.Second}))
 		began := time.Now()
 		for i, want := range []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second} {
 			_, _ = zactor.Ask[testpb.Pong](t.Context(), ref, &testpb.Ping{})
@@ -209,7 +209,7 @@ func TestRestartFails(t *testing.T) {
 		}
 		first = false
 		return a
-	}, zactor.WithRestart(zactor.Policy{MaxRestarts: 3, MinBackoff: -1}))
+	}, zactor.WithPolicy(zactor.Policy{MaxRestarts: 3, MinBackoff: -1}))
 	if _, err := zactor.Ask[testpb.Pong](testContext(t), ref, &testpb.Ping{}); !errors.Is(err, zmsg.ErrPanicked) {
 		t.Errorf("got %v", err)
 	}

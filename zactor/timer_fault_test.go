@@ -25,7 +25,7 @@ func TestT1TimersEndWithTheirActor(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"stop", "panic", "failed start", "shutdown"} {
 		clock := zactortest.NewClock(noon)
-		g, m, err := zactor.NewManual(zactor.Config{Clock: clock, Restart: zactor.Policy{MaxRestarts: -1}})
+		g, m, err := zactor.NewManual(zactor.Config{Clock: clock, Policy: zactor.Policy{MaxRestarts: -1}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func stopWait(tb testing.TB, g *zactor.Group, ref zactor.Ref) {
 	}
 }
 
-var never = zactor.WithRestart(zactor.Policy{MaxRestarts: -1})
+var never = zactor.WithPolicy(zactor.Policy{MaxRestarts: -1})
 
 // Each way to end has its reason.
 func TestDownTellsTheReason(t *testing.T) {
@@ -126,7 +126,7 @@ func TestDownTellsTheReason(t *testing.T) {
 		isDown(t, downs, a.Ref, zactor.StopRequested)
 	})
 	t.Run("past the limit", func(t *testing.T) {
-		a := spawnPuppet(t, g, "", zactor.WithRestart(zactor.Policy{MaxRestarts: 2, MinBackoff: -1}))
+		a := spawnPuppet(t, g, "", zactor.WithPolicy(zactor.Policy{MaxRestarts: 2, MinBackoff: -1}))
 		downs := w.watch(a.Ref)
 		for range 2 {
 			a.panics()

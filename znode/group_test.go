@@ -40,7 +40,7 @@ func TestGroupOfANode(t *testing.T) {
 		OnEscalate:   func(_ *znode.Node, e *zactor.EscalatedError) { escalated <- e },
 		Setup: func(n *znode.Node) error {
 			_, err := n.Spawn("worker", func() zactor.Actor { return worker{} },
-				zactor.WithRestart(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Escalate }}))
+				zactor.WithPolicy(zactor.Policy{Decide: func(error) zactor.Directive { return zactor.Escalate }}))
 			return err
 		},
 	}))

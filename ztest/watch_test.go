@@ -78,7 +78,7 @@ func watchesWith(n *znode.Node, nodes int) func() bool {
 	return func() bool { return len(n.Group().PeersWatched()) == nodes }
 }
 
-var never = zactor.WithRestart(zactor.Policy{MaxRestarts: -1})
+var never = zactor.WithPolicy(zactor.Policy{MaxRestarts: -1})
 
 // panics has every Say end the actor.
 func panics() actor {
@@ -239,7 +239,7 @@ func TestPastTheLimitGoneEverywhere(t *testing.T) {
 			},
 		}
 	}
-	ref, err := a.Spawn("room", room, zactor.WithRestart(zactor.Policy{MaxRestarts: 2, MinBackoff: -1}))
+	ref, err := a.Spawn("room", room, zactor.WithPolicy(zactor.Policy{MaxRestarts: 2, MinBackoff: -1}))
 	if err != nil {
 		t.Fatal(err)
 	}
