@@ -11,8 +11,9 @@
 //   - Local candidates come first: a LocalRouter picks one, and only its ErrNotFound (or a target that is just being
 //     stopped) lets the message go on to the remote ones. A full mailbox is Busy, never a reason to go elsewhere.
 //   - Among remote candidates a RemoteStrategy picks one; when it cannot be reached, or answers that it did not run the
-//     request, the others follow in list order. Each further try is counted. One-way messages fall back only where the
-//     link refuses at once.
+//     request, the others follow in list order, or in that of the strategy (NextBest). Each further try is counted. One-way
+//     messages fall back only where the link refuses at once.
+//   - Draining nodes get nothing, except from KeepDraining the keys that they have. docs/routing.md compares the strategies.
 //   - The candidates of a sharded id are local and remote together, picked by rendezvous over the key: every node that
 //     sees the same members picks the same actor. When it cannot take the message, the next is the one that gets the key
 //     once the first is gone.
