@@ -42,10 +42,10 @@ func near(tb rapid.TB, what string, got int, want, part, sigmas float64) {
 	}
 }
 
-// With so many keys chance is a quarter of what is asked for, so here it is no excuse.
+// With names and keys that are always the same, chance is no excuse: 100,000 keys on 2 to 10 nodes, within 2 % of even.
 func TestRendezvousIsEven(t *testing.T) {
 	t.Parallel()
-	keys := 400_000 / slower
+	keys := 100_000 / slower
 	m := message(5)
 	for n := 2; n <= 10; n++ {
 		var r zroute.Remote
