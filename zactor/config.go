@@ -64,7 +64,7 @@ type Config struct {
 	QueueTime time.Duration
 	// AskTimeout is how long a request waits whose caller sets no deadline. Defaults to 10 s.
 	AskTimeout time.Duration
-	// Restart is what happens to an actor that panics; see WithPolicy.
+	// Policy is what happens to an actor that panics; see WithPolicy.
 	Policy Policy
 	// Middleware is around every handler of the group, the first outermost. Each actor costs some memory for it, see
 	// Middleware.
