@@ -11,36 +11,23 @@ func Weighted() RemoteStrategy { return weighted{} }
 
 type weighted struct{}
 
-func (weighted) Pick(_ *zmsg.Message, c []RemoteCandidate) int {
-	total := uint64(0)
-	for i := range c {
-		total += uint64(c[i].weight())
-	}
-	drawn := rand.Uint64N(total)
-	for i := range c {
-		w := uint64(c[i].weight())
-		if drawn < w {
-			return i
-		}
-		drawn -= w
-	}
-	return 0
-}
+func (w weighted) Pick(m *zmsg.Message, c []RemoteCandidate) int { return w.pickAmong(m, c, nil) }
 
 func (weighted) pickAmong(_ *zmsg.Message, c []RemoteCandidate, at []int) int {
-	total := uint64(0)
-	for _, i := range at {
-		total += uint64(c[i].weight())
+	n, total := countOf(c, at), uint64(0)
+	for j := range n {
+		total += uint64(c[placeOf(at, j)].weight())
 	}
 	drawn := rand.Uint64N(total)
-	for _, i := range at {
+	for j := range n {
+		i := placeOf(at, j)
 		w := uint64(c[i].weight())
 		if drawn < w {
 			return i
 		}
 		drawn -= w
 	}
-	return at[0]
+	return placeOf(at, 0)
 }
 
 // LeastLoaded draws two candidates at random, which may be the same, and picks the one whose node is less busy; of two equal
@@ -53,15 +40,11 @@ func LeastLoaded() RemoteStrategy { return leastLoaded{} }
 
 type leastLoaded struct{}
 
-func (leastLoaded) Pick(_ *zmsg.Message, c []RemoteCandidate) int {
-	return lessLoaded(c, rand.IntN(len(c)), rand.IntN(len(c)))
-}
+func (l leastLoaded) Pick(m *zmsg.Message, c []RemoteCandidate) int { return l.pickAmong(m, c, nil) }
 
 func (leastLoaded) pickAmong(_ *zmsg.Message, c []RemoteCandidate, at []int) int {
-	return lessLoaded(c, at[rand.IntN(len(at))], at[rand.IntN(len(at))])
-}
-
-func lessLoaded(c []RemoteCandidate, i, j int) int {
+	n := countOf(c, at)
+	i, j := placeOf(at, rand.IntN(n)), placeOf(at, rand.IntN(n))
 	if c[j].Load < c[i].Load {
 		return j
 	}

@@ -17,27 +17,16 @@ func Rendezvous(key KeyFunc) RemoteStrategy {
 
 type rendezvous struct{ key KeyFunc }
 
-func (r *rendezvous) Pick(m *zmsg.Message, c []RemoteCandidate) int {
-	k, ok := r.key(m)
-	if !ok {
-		return 0
-	}
-	best, top := 0, uint64(0)
-	for i := range c {
-		if s := score(k, c[i].scoreSeed()); s > top {
-			best, top = i, s
-		}
-	}
-	return best
-}
+func (r *rendezvous) Pick(m *zmsg.Message, c []RemoteCandidate) int { return r.pickAmong(m, c, nil) }
 
 func (r *rendezvous) pickAmong(m *zmsg.Message, c []RemoteCandidate, at []int) int {
+	best, top := placeOf(at, 0), uint64(0)
 	k, ok := r.key(m)
 	if !ok {
-		return at[0]
+		return best
 	}
-	best, top := at[0], uint64(0)
-	for _, i := range at {
+	for j := range countOf(c, at) {
+		i := placeOf(at, j)
 		if s := score(k, c[i].scoreSeed()); s > top {
 			best, top = i, s
 		}
@@ -57,30 +46,17 @@ func WeightedRendezvous(key KeyFunc) RemoteStrategy {
 type weightedRendezvous struct{ key KeyFunc }
 
 func (r *weightedRendezvous) Pick(m *zmsg.Message, c []RemoteCandidate) int {
-	k, ok := r.key(m)
-	if !ok {
-		return 0
-	}
-	best, top := 0, 0.0
-	for i := range c {
-		v, w := weightedBound(k, &c[i])
-		if w <= top*v {
-			continue
-		}
-		if s := weightedScore(v, w); s > top {
-			best, top = i, s
-		}
-	}
-	return best
+	return r.pickAmong(m, c, nil)
 }
 
 func (r *weightedRendezvous) pickAmong(m *zmsg.Message, c []RemoteCandidate, at []int) int {
+	best, top := placeOf(at, 0), 0.0
 	k, ok := r.key(m)
 	if !ok {
-		return at[0]
+		return best
 	}
-	best, top := at[0], 0.0
-	for _, i := range at {
+	for j := range countOf(c, at) {
+		i := placeOf(at, j)
 		v, w := weightedBound(k, &c[i])
 		if w <= top*v {
 			continue

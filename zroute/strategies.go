@@ -16,7 +16,7 @@ func (s Strategies) Pick(m *zmsg.Message, c []RemoteCandidate) int {
 }
 
 func (s Strategies) pickAmong(m *zmsg.Message, c []RemoteCandidate, at []int) int {
-	return pickAmong(m, c, at, s.of(m, c[at[0]].Type))
+	return pickAmong(m, c, at, s.of(m, c[placeOf(at, 0)].Type))
 }
 
 func (s Strategies) of(m *zmsg.Message, typ string) RemoteStrategy {
@@ -70,50 +70,31 @@ func newChoice(s RemoteStrategy) choice {
 	return choice{strategy: s}
 }
 
-// chooser finds the strategy of a message: Strategies with what is to know about each looked up before.
+// chooser finds the strategy of a message.
 type chooser struct {
-	def      choice
-	byID     map[uint32]choice
-	byType   map[string]choice
-	draining bool // one of them sees candidates of draining nodes
+	strategies Strategies
+	draining   bool // one of them sees candidates of draining nodes
 }
 
 func newChooser(s RemoteStrategy) chooser {
 	t, ok := s.(Strategies)
 	if !ok {
-		def := newChoice(s)
-		return chooser{def: def, draining: def.draining}
+		t = Strategies{Default: s}
 	}
-	if t.Default == nil {
-		t.Default = first{}
+	k := chooser{strategies: t, draining: newChoice(t.Default).draining}
+	for _, s := range t.ByID {
+		k.draining = k.draining || newChoice(s).draining
 	}
-	k := chooser{def: newChoice(t.Default), byID: make(map[uint32]choice), byType: make(map[string]choice)}
-	k.draining = k.def.draining
-	for id, s := range t.ByID {
-		if s != nil {
-			k.byID[id] = newChoice(s)
-			k.draining = k.draining || k.byID[id].draining
-		}
-	}
-	for typ, s := range t.ByType {
-		if s != nil {
-			k.byType[typ] = newChoice(s)
-			k.draining = k.draining || k.byType[typ].draining
-		}
+	for _, s := range t.ByType {
+		k.draining = k.draining || newChoice(s).draining
 	}
 	return k
 }
 
 func (k *chooser) of(m *zmsg.Message, c []RemoteCandidate) choice {
-	if len(k.byID) > 0 {
-		if by, ok := k.byID[m.ID]; ok {
-			return by
-		}
+	typ := ""
+	if len(c) > 0 {
+		typ = c[0].Type
 	}
-	if len(k.byType) > 0 && len(c) > 0 {
-		if by, ok := k.byType[c[0].Type]; ok {
-			return by
-		}
-	}
-	return k.def
+	return newChoice(k.strategies.of(m, typ))
 }

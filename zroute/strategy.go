@@ -101,7 +101,7 @@ type first struct{}
 
 func (first) Pick(*zmsg.Message, []RemoteCandidate) int { return 0 }
 
-func (first) pickAmong(_ *zmsg.Message, _ []RemoteCandidate, at []int) int { return at[0] }
+func (first) pickAmong(_ *zmsg.Message, _ []RemoteCandidate, at []int) int { return placeOf(at, 0) }
 
 // RoundRobin picks one after the other, for each message id on its own.
 func RoundRobin() RemoteStrategy { return new(roundRobin) }
@@ -110,8 +110,8 @@ type roundRobin struct{ turn turns }
 
 func (r *roundRobin) Pick(m *zmsg.Message, c []RemoteCandidate) int { return r.turn.next(m.ID, len(c)) }
 
-func (r *roundRobin) pickAmong(m *zmsg.Message, _ []RemoteCandidate, at []int) int {
-	return at[r.turn.next(m.ID, len(at))]
+func (r *roundRobin) pickAmong(m *zmsg.Message, c []RemoteCandidate, at []int) int {
+	return placeOf(at, r.turn.next(m.ID, countOf(c, at)))
 }
 
 // turns counts for each message id on its own: with one counter for all, two ids in alternation would each always

@@ -83,7 +83,7 @@ func (c *Canary) chosen(m *zmsg.Message) bool {
 	return zmsg.Mix(user^c.salt)>>11 < c.limit.Load()
 }
 
-// amongPicker is a strategy that can pick among some of the candidates: those at the places at, which is not empty. It returns a
+// amongPicker is a strategy that can pick among some of the candidates: those at the places at; nil: among all. It returns a
 // place in c, or -1. All of this package are amongPickers; what others wrote gets a copy of the candidates.
 type amongPicker interface {
 	pickAmong(m *zmsg.Message, c []RemoteCandidate, at []int) int
@@ -111,6 +111,21 @@ func pickAmong(m *zmsg.Message, c []RemoteCandidate, at []int, s RemoteStrategy)
 	return at[i]
 }
 
+// countOf returns how many candidates there are to pick among, and placeOf which the j-th is.
+func countOf(c []RemoteCandidate, at []int) int {
+	if at == nil {
+		return len(c)
+	}
+	return len(at)
+}
+
+func placeOf(at []int, j int) int {
+	if at == nil {
+		return j
+	}
+	return at[j]
+}
+
 // Room for lists while a strategy picks.
 var (
 	places = sync.Pool{New: func() any { return new([]int) }}
@@ -122,17 +137,9 @@ var (
 func pickWhere(m *zmsg.Message, c []RemoteCandidate, at []int, inner RemoteStrategy, keep func(*RemoteCandidate) bool) int {
 	room := places.Get().(*[]int)
 	kept := (*room)[:0]
-	if at == nil {
-		for i := range c {
-			if keep(&c[i]) {
-				kept = append(kept, i)
-			}
-		}
-	} else {
-		for _, i := range at {
-			if keep(&c[i]) {
-				kept = append(kept, i)
-			}
+	for j := range countOf(c, at) {
+		if i := placeOf(at, j); keep(&c[i]) {
+			kept = append(kept, i)
 		}
 	}
 	among := kept
