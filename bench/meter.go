@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	"zgame/internal/cputime"
 )
 
 // Meter says how long and how much is measured.
@@ -182,9 +184,9 @@ func (m *Meter) idle(s System) (float64, error) {
 		}
 		runtime.GC()
 		wait(100 * time.Millisecond)
-		before, start := cpuTime(), time.Now()
+		before, start := cputime.Used(), time.Now()
 		wait(m.Idle)
-		return 100 * float64(cpuTime()-before) / float64(time.Since(start)), nil
+		return 100 * float64(cputime.Used()-before) / float64(time.Since(start)), nil
 	})
 }
 

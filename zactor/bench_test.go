@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"zgame/internal/rawswap"
 	"zgame/zactor"
 	"zgame/zactor/internal/testpb"
 	"zgame/zmetrics"
@@ -47,11 +48,11 @@ func each(b *testing.B, actors int, run func(b *testing.B, f *flow, tell func(i 
 	note := &testpb.Note{N: 1}
 	b.Run("raw", func(b *testing.B) {
 		var f flow
-		as := make([]*rawActor, actors)
+		as := make([]*rawswap.Actor, actors)
 		for i := range as {
-			as[i] = newRawActor(func(rawItem) { f.done.Add(1) })
+			as[i] = rawswap.New(func(rawswap.Item) { f.done.Add(1) })
 		}
-		run(b, &f, func(i int) { as[i].tell(rawItem{value: note}) })
+		run(b, &f, func(i int) { as[i].Tell(rawswap.Item{Value: note}) })
 	})
 	b.Run("zactor", func(b *testing.B) {
 		g := newGroup(b, nil)
@@ -215,17 +216,17 @@ func BenchmarkPingPong(b *testing.B) {
 		b.ReportAllocs()
 		done := make(chan struct{})
 		var left int
-		var x, y *rawActor
-		x = newRawActor(func(it rawItem) { y.tell(it) })
-		y = newRawActor(func(it rawItem) {
+		var x, y *rawswap.Actor
+		x = rawswap.New(func(it rawswap.Item) { y.Tell(it) })
+		y = rawswap.New(func(it rawswap.Item) {
 			if left--; left <= 0 {
 				close(done)
 				return
 			}
-			x.tell(it)
+			x.Tell(it)
 		})
 		left = b.N
-		x.tell(rawItem{value: ping})
+		x.Tell(rawswap.Item{Value: ping})
 		<-done
 	})
 	b.Run("zactor", func(b *testing.B) {
@@ -272,8 +273,8 @@ func BenchmarkAsk(b *testing.B) {
 				wg.Wait()
 			}
 			b.Run("raw", func(b *testing.B) {
-				a := newRawActor(func(it rawItem) { it.reply <- pong })
-				run(b, func() { a.ask(ping) })
+				a := rawswap.New(func(it rawswap.Item) { it.Reply <- pong })
+				run(b, func() { a.Ask(ping) })
 			})
 			g := newGroup(b, nil)
 			ref := spawn(b, g, "", factory(zactor.Handle(func(*zactor.Context, *testpb.Ping) (*testpb.Pong, error) { return pong, nil })))
@@ -301,11 +302,11 @@ func BenchmarkAsk(b *testing.B) {
 func BenchmarkSpawn(b *testing.B) {
 	b.Run("raw", func(b *testing.B) {
 		b.ReportAllocs()
-		names := make(map[string]*rawActor)
+		names := make(map[string]*rawswap.Actor)
 		var mu sync.Mutex
 		n := 0
 		for b.Loop() {
-			a := newRawActor(func(rawItem) {})
+			a := rawswap.New(func(rawswap.Item) {})
 			mu.Lock()
 			names[strconv.Itoa(n)] = a
 			mu.Unlock()
@@ -362,22 +363,23 @@ func (p *plain) Handlers() []zactor.Handler { return p.handlers }
 func BenchmarkRestart(b *testing.B) {
 	b.Run("raw", func(b *testing.B) {
 		b.ReportAllocs()
-		var a *rawActor
-		a = newRawActor(func(it rawItem) {
+		var handle func(it rawswap.Item)
+		handle = func(it rawswap.Item) {
 			defer func() {
 				if recover() != nil {
-					fresh := newRawActor(a.handle) // the state is made anew
+					fresh := rawswap.New(handle) // the state is made anew
 					_ = fresh
 				}
-				it.reply <- it.value
+				it.Reply <- it.Value
 			}()
-			if it.value == nil {
+			if it.Value == nil {
 				panic("boom")
 			}
-		})
+		}
+		a := rawswap.New(handle)
 		for b.Loop() {
-			a.ask(nil)
-			a.ask(a)
+			a.Ask(nil)
+			a.Ask(a)
 		}
 	})
 	b.Run("zactor", func(b *testing.B) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"zgame/internal/cputime"
 )
 
 // loadStep is how far the load must move until the others are told: each report is a write that every node reads.
@@ -13,8 +15,8 @@ const loadStep = 50
 func (n *Node) loadLoop(ctx context.Context, every time.Duration) {
 	measure := n.cfg.App.Load
 	if measure == nil {
-		c := cpu{used: cpuTime(), at: time.Now()}
-		measure = func(*Node) uint32 { return c.load(cpuTime(), time.Now(), runtime.GOMAXPROCS(0)) }
+		c := cpu{used: cputime.Used(), at: time.Now()}
+		measure = func(*Node) uint32 { return c.load(cputime.Used(), time.Now(), runtime.GOMAXPROCS(0)) }
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()

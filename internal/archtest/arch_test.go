@@ -36,6 +36,8 @@ var arrows = map[string][]string{
 	"internal/embedded":  {},
 	"internal/logging":   {},
 	"internal/lograte":   {},
+	"internal/cputime":   {},
+	"internal/rawswap":   {},
 	"internal/archtest":  {},
 	"internal/mongowire": {},
 	"internal/doctest":   {},
