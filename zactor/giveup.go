@@ -29,31 +29,27 @@ func (c *Context) asker() (zmsg.Waiter, uint64) {
 // what giveUp is told, nil where nobody can tell.
 func (c *Context) askedContext(parent context.Context) (_ context.Context, _ context.CancelFunc, giveUp zmsg.GiveUp) {
 	w, token := c.asker()
-	d, bounded := c.Deadline()
 	if w == nil {
-		if !bounded {
-			ctx, cancel := context.WithCancel(parent)
-			return ctx, cancel, nil
-		}
-		ctx, cancel := c.cell.g.withDeadline(parent, d)
+		ctx, cancel := c.bounded(parent)
 		return ctx, cancel, nil
 	}
-	ctx, cancelled := context.WithCancelCause(parent)
-	end := func() { cancelled(context.Canceled) }
-	if bounded {
-		var timeEnds context.CancelFunc
-		ctx, timeEnds = c.cell.g.withDeadline(ctx, d)
-		end = func() {
-			timeEnds()
-			cancelled(context.Canceled)
-		}
-	}
-	h := &cancelGiveUp{cancelled}
+	told, cancel := context.WithCancelCause(parent)
+	ctx, end := c.bounded(told)
+	h := &cancelGiveUp{cancel}
 	w.OnGiveUp(token, h, 0)
 	return ctx, func() {
 		w.Forget(token, h)
 		end()
+		cancel(context.Canceled)
 	}, h
+}
+
+// bounded is a context that ends with parent, and at the message's deadline if it has one.
+func (c *Context) bounded(parent context.Context) (context.Context, context.CancelFunc) {
+	if d, ok := c.Deadline(); ok {
+		return c.cell.g.withDeadline(parent, d)
+	}
+	return context.WithCancel(parent)
 }
 
 // cancelGiveUp ends a context.

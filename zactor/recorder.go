@@ -119,8 +119,8 @@ func (r *recorder) created(c *cell) {
 // begin begins a turn.
 func (r *recorder) begin(x *Context, in *recordedInput) {
 	in.At = x.batchTime().Round(0)
-	if limit := r.options.Bytes / 8; len(in.Body) > limit {
-		in.Missing, in.Body = fmt.Sprintf("%d bytes, more than an eighth of the recorder's bound", len(in.Body)), nil
+	if why := r.tooLarge(in.Body); why != "" {
+		in.Missing, in.Body = why, nil
 	}
 	r.mu.Lock()
 	due := r.tape.due(r.c.pending > 0)
@@ -229,14 +229,25 @@ func (r *recorder) outcome(x *Context, f *future) {
 
 // keepReply counts a reply, or leaves a large one out.
 func (r *recorder) keepReply(in *recordedInput, reply *recordedReply) {
-	n := len(reply.Body)
-	if n > r.options.Bytes/8 {
-		reply.Missing, reply.Body = fmt.Sprintf("%d bytes, more than an eighth of the recorder's bound", n), nil
-		return
-	}
+	r.limit(reply)
 	r.mu.Lock()
-	r.tape.grow(in, n)
+	r.tape.grow(in, len(reply.Body))
 	r.mu.Unlock()
+}
+
+// limit leaves the body of a large reply out.
+func (r *recorder) limit(reply *recordedReply) {
+	if why := r.tooLarge(reply.Body); why != "" {
+		reply.Missing, reply.Body = why, nil
+	}
+}
+
+// tooLarge says why a body is left out, "" where it is not.
+func (r *recorder) tooLarge(body []byte) string {
+	if len(body) <= r.options.Bytes/8 {
+		return ""
+	}
+	return fmt.Sprintf("%d bytes, more than an eighth of the recorder's bound", len(body))
 }
 
 func (r *recorder) tick(x *Context, t *timer) {
@@ -258,7 +269,7 @@ func (r *recorder) result(x *Context, result any, err *error) {
 	if out.Err = recordError(*err); *err != nil && v.IsZero() {
 		out.Form, out.Value = formJSON, nil // with an error there is mostly nothing else
 	}
-	if len(out.Value) > r.options.Bytes/8 {
+	if r.tooLarge(out.Value) != "" {
 		out.Form, out.Value = formOpaque, nil
 	}
 	in.Result = out
@@ -336,6 +347,13 @@ func decodeResult(r *recordedResult, v reflect.Value) error {
 	return errors.New("it cannot be written down")
 }
 
+// count names the next doing of the turn.
+func (r *recorder) count(in *recordedInput, k opKind) opID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return in.count(k)
+}
+
 // op notes something that the turn does and that tells it something.
 func (r *recorder) op(in *recordedInput, op *recordedOp, size int) {
 	r.mu.Lock()
@@ -361,10 +379,7 @@ func sumOf(buf []byte, m proto.Message) (uint64, []byte) {
 	if err != nil {
 		return 0, buf
 	}
-	h := uint64(14695981039346656037) // FNV-1a
-	for _, c := range b {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
+	h := zmsg.HashBytes(b)
 	if cap(b) > keptBody {
 		return h, buf
 	}
@@ -416,9 +431,7 @@ func (r *recorder) answered(op *recordedOp, f *future, err error) {
 		return
 	}
 	op.Reply = recordReply(&f.reply)
-	if n := len(op.Reply.Body); n > r.options.Bytes/8 {
-		op.Reply.Missing, op.Reply.Body = fmt.Sprintf("%d bytes, more than an eighth of the recorder's bound", n), nil
-	}
+	r.limit(op.Reply)
 }
 
 func (r *recorder) then(x *Context, f *future, _ uint64, to Ref, req proto.Message) bool {
@@ -433,9 +446,7 @@ func (r *recorder) then(x *Context, f *future, _ uint64, to Ref, req proto.Messa
 func (r *recorder) async(x *Context, f *future, _ uint64, do func() error) error {
 	err := do()
 	if x.log != nil {
-		r.mu.Lock()
-		f.op = x.log.count(opAsync)
-		r.mu.Unlock()
+		f.op = r.count(x.log, opAsync)
 		r.failed(x.log, &recordedOp{Op: f.op}, err)
 	}
 	return err
@@ -444,10 +455,7 @@ func (r *recorder) async(x *Context, f *future, _ uint64, do func() error) error
 func (r *recorder) effect(x *Context, k opKind, e effect, do func() error) error {
 	err := do()
 	if x.log != nil {
-		r.mu.Lock()
-		id := x.log.count(k)
-		r.mu.Unlock()
-		r.failed(x.log, &recordedOp{Op: id, To: e.to.Address(), Name: e.to.name()}, err)
+		r.failed(x.log, &recordedOp{Op: r.count(x.log, k), To: e.to.Address(), Name: e.to.name()}, err)
 	}
 	return err
 }
@@ -463,10 +471,7 @@ func (r *recorder) failed(in *recordedInput, op *recordedOp, err error) {
 func (r *recorder) spawn(x *Context, _ string, do func() (Ref, error)) (Ref, error) {
 	ref, err := do()
 	if x.log != nil {
-		r.mu.Lock()
-		id := x.log.count(opSpawn)
-		r.mu.Unlock()
-		r.op(x.log, &recordedOp{Op: id, To: ref.Address(), Name: ref.name(), Err: recordError(err)}, 0)
+		r.op(x.log, &recordedOp{Op: r.count(x.log, opSpawn), To: ref.Address(), Name: ref.name(), Err: recordError(err)}, 0)
 	}
 	return ref, err
 }
@@ -475,16 +480,12 @@ func (r *recorder) timer(x *Context) opID {
 	if x.log == nil {
 		return opID{}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return x.log.count(opTimer)
+	return r.count(x.log, opTimer)
 }
 
 func (r *recorder) watch(x *Context, w *watch) bool {
 	if x.log != nil {
-		r.mu.Lock()
-		w.op = x.log.count(opWatch)
-		r.mu.Unlock()
+		w.op = r.count(x.log, opWatch)
 	}
 	return false
 }
