@@ -185,27 +185,23 @@ func (g *Group) await(ch <-chan struct{}) {
 // awaitOr waits for ch, or reports false when stop comes first; with a Manual the actors go on meanwhile, and stop is when they
 // have nothing to do.
 func (g *Group) awaitOr(ch, stop <-chan struct{}) bool {
-	if g.manual == nil {
-		select {
-		case <-ch:
-			return true
-		case <-stop:
-			return false
-		}
-	}
-	for {
+	come := func() bool {
 		select {
 		case <-ch:
 			return true
 		default:
+			return false
 		}
-		if !g.manual.Next() {
-			select {
-			case <-ch:
-				return true
-			default:
-				return false
-			}
+	}
+	if g.manual != nil {
+		for !come() && g.manual.Next() {
 		}
+		return come()
+	}
+	select {
+	case <-ch:
+		return true
+	case <-stop:
+		return come() // it may be there as well
 	}
 }

@@ -186,23 +186,14 @@ func (g *Group) stopAll(ctx context.Context) (stuck []*cell) {
 		c.stop(StopShutdown)
 		c.sever()
 	}
-	late := time.NewTimer(g.cfg.StopTimeout) // real time, whatever the Clock: the handlers it waits for are real
-	defer late.Stop()
-	for i, c := range cells {
-		select {
-		case <-c.gone():
-		case <-late.C:
-			for _, c := range cells[i:] {
-				select {
-				case <-c.gone():
-				default:
-					stuck = append(stuck, c)
-				}
-			}
-			return stuck
+	late, cancel := context.WithTimeout(context.Background(), g.cfg.StopTimeout) // real time, whatever the Clock: the handlers it waits for are real
+	defer cancel()
+	for _, c := range cells {
+		if !g.awaitOr(c.gone(), late.Done()) {
+			stuck = append(stuck, c)
 		}
 	}
-	return nil
+	return stuck
 }
 
 // wait waits for the goroutines that are no actors'. It reports false when they did not end.

@@ -305,3 +305,21 @@ func TestManual(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A shutdown whose time is over before it begins stops the actors of a Manual all the same: they are not stuck.
+func TestManualShutdownWithoutTime(t *testing.T) {
+	t.Parallel()
+	g, _, err := zactor.NewManual(zactor.Config{StopTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := 0
+	for range 3 {
+		spawn(t, g, "", func() zactor.Actor { return &actor{stop: func(*zactor.Context, zactor.Reason) { stopped++ }} })
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Shutdown(ended); err != nil || stopped != 3 {
+		t.Errorf("got %v, %d stopped of 3", err, stopped)
+	}
+}
