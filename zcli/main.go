@@ -117,12 +117,8 @@ func usage(w io.Writer, env Env, commands []Command) {
 
 // Parse parses a command's flags and refuses arguments that are none.
 func Parse(flags *flag.FlagSet, env Env, args []string) error {
-	flags.SetOutput(env.Stderr)
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return errUsage // the flag package has said what and how
+	if err := parseFlags(flags, env, args); err != nil {
+		return err
 	}
 	if flags.NArg() > 0 {
 		fmt.Fprintf(env.Stderr, "%s: unexpected argument %q; flags come as --name value\n", flags.Name(), flags.Arg(0))
@@ -130,4 +126,14 @@ func Parse(flags *flag.FlagSet, env Env, args []string) error {
 		return errUsage
 	}
 	return nil
+}
+
+// parseFlags parses a command's flags; what else there is stays in flags.Args.
+func parseFlags(flags *flag.FlagSet, env Env, args []string) error {
+	flags.SetOutput(env.Stderr)
+	err := flags.Parse(args)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return errUsage // the flag package has said what and how
 }

@@ -3,7 +3,6 @@ package zcli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"go/format"
@@ -43,12 +42,8 @@ func replayCommand(app znode.App) Command {
 			if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 				file, args = args[0], args[1:]
 			}
-			flags.SetOutput(env.Stderr)
-			if err := flags.Parse(args); err != nil {
-				if errors.Is(err, flag.ErrHelp) {
-					return err
-				}
-				return errUsage // the flag package has said what and how
+			if err := parseFlags(flags, env, args); err != nil {
+				return err
 			}
 			if file == "" && flags.NArg() > 0 {
 				file = flags.Arg(0)
