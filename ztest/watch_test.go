@@ -50,13 +50,26 @@ func spawn(t *testing.T, n *znode.Node, a actor, opts ...zactor.SpawnOption) zac
 func watch(t *testing.T, n *znode.Node, refs ...zactor.Ref) (zactor.Ref, <-chan zactor.Down) {
 	t.Helper()
 	downs := make(chan zactor.Down, 1000)
+	started := make(chan struct{})
 	ref := spawn(t, n, actor{start: func(c *zactor.Context) error {
 		for _, ref := range refs {
 			c.Watch(c.Group().Ref(ref.Address()), func(_ *zactor.Context, d zactor.Down) { downs <- d })
 		}
+		close(started)
 		return nil
 	}})
+	<-started
 	return ref, downs
+}
+
+// known waits until the node of ref has all watches that n sent to it before: a request goes the same way behind them.
+func known(t *testing.T, n *znode.Node, ref zactor.Ref) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := zactor.Ask[chatpb.Members](ctx, n.Group().Ref(ref.Address()), &chatpb.Who{}); !errors.Is(err, zmsg.ErrNoRoute) {
+		t.Fatalf("a request for which there is no handler ended with %v, want %v", err, zmsg.ErrNoRoute)
+	}
 }
 
 func isDown(t *testing.T, downs <-chan zactor.Down, of zactor.Ref, reasons ...zactor.Reason) {
@@ -102,7 +115,7 @@ func TestWatchAcrossNodes(t *testing.T) {
 	watcher, downs3 := watch(t, b, stays, stops, fails)
 	_, downs4 := watch(t, b, gone)
 	isDown(t, downs4, gone, zactor.UnknownActor)
-	ztest.Eventually(t, "a knows that it is watched", watchesWith(a, 1))
+	known(t, b, stays)
 	if err := a.Group().Stop(stops); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +203,7 @@ func TestWatchesOverABusRestart(t *testing.T) {
 	_, downs := watch(t, b, stops)
 	_, downs2 := watch(t, b, fails)
 	watcher, downs3 := watch(t, b, stays)
-	ztest.Eventually(t, "a knows that it is watched", watchesWith(a, 1))
+	known(t, b, stays)
 	for range 3 {
 		c.SetBus(false)
 		c.SetBus(true)
