@@ -18,7 +18,7 @@ import (
 
 // LinkConfig is what a Link needs. Self and Bus are required.
 type LinkConfig struct {
-	// Self is this node.
+	// Self is this node, as it is when the link starts; see Rejoin.
 	Self zmsg.NodeRef
 	// Bus carries the envelopes. The Link does not close it.
 	Bus Bus
@@ -139,9 +139,8 @@ type Link struct {
 	counts   counters
 	base     time.Time // deadlines are kept as time since it
 	headSize int       // upper bound of a batch's head
-	inbox    string    // subject
-	notices  string    // prefix of the subjects for "no responders"
-	groups   string    // prefix of the subjects of groups
+	self     zmsg.Self
+	groups   string // prefix of the subjects of groups
 	wake     chan struct{}
 	timer    *time.Timer   // the sweeper's
 	stop     chan struct{} // closed by Close: outbox and sweeper end
@@ -153,6 +152,7 @@ type Link struct {
 	unobserve func()     // guarded by life
 
 	// Atomic.
+	me       atomic.Pointer[subjects]
 	up       atomic.Bool
 	maxBytes atomic.Int64 // the bus's limit
 	draining atomic.Bool
@@ -200,15 +200,12 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	me := Token(cfg.Self.ID) + "." + strconv.FormatUint(cfg.Self.Epoch, 10)
 	l := &Link{
 		cfg:       cfg,
-		log:       cfg.Logger.With("node", cfg.Self.String()),
+		log:       cfg.Logger.With("node", cfg.Self.ID),
 		counts:    newCounters(cfg.Metrics),
 		base:      time.Now(),
-		headSize:  len(zmsg.AppendBatchHead(nil, zmsg.BatchHead{From: cfg.Self, Number: 1 << 63})),
-		inbox:     cfg.Prefix + ".n." + me,
-		notices:   cfg.Prefix + ".r." + me + ".",
+		headSize:  len(zmsg.AppendBatchHead(nil, zmsg.BatchHead{From: zmsg.NodeRef{ID: cfg.Self.ID, Epoch: 1 << 63}, Number: 1 << 63})),
 		groups:    cfg.Prefix + ".g.",
 		wake:      make(chan struct{}, 1),
 		timer:     time.NewTimer(noSweep),
@@ -224,6 +221,8 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 	}
 	l.timer.Stop()
 	l.in.init()
+	l.self.Set(cfg.Self)
+	l.me.Store(l.subjectsOf(cfg.Self))
 	return l, nil
 }
 
@@ -265,11 +264,7 @@ func (l *Link) Start(ctx context.Context) error {
 		l.mu.Lock()
 		l.receiver = receiver
 		l.mu.Unlock()
-		for _, subject := range []string{l.notices + "*", l.inbox} {
-			if err = receiver.Subscribe(ctx, subject); err != nil {
-				break
-			}
-		}
+		err = l.me.Load().subscribe(ctx, receiver)
 	}
 	if err != nil {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -407,10 +402,19 @@ func (l *Link) down(err error) {
 
 // endAll ends every request that waits: it may have run, unless it was not even sent.
 func (l *Link) endAll(outcome, text string) {
+	l.endIf(func(*request) bool { return true }, outcome, text)
+}
+
+// endSent ends the requests that wait for an answer, not those that wait to be sent.
+func (l *Link) endSent(outcome, text string) {
+	l.endIf(func(q *request) bool { return q.sent }, outcome, text)
+}
+
+func (l *Link) endIf(which func(*request) bool, outcome, text string) {
 	l.mu.Lock()
 	var list []ended
 	for slot := range l.requests.slots {
-		if l.requests.slots[slot].lane != nil {
+		if q := &l.requests.slots[slot]; q.lane != nil && which(q) {
 			list = append(list, l.requests.end(int32(slot)))
 		}
 	}

@@ -221,7 +221,7 @@ func (o *outbox) add(it *item, envelope []byte) {
 	if b != nil && len(b.buf)+len(envelope) > o.l.cfg.BatchBytes {
 		// Only this one goes: the others are to other nodes.
 		o.publish(b)
-		b.begin(o.l.cfg.Self, ln)
+		b.begin(o.l.me.Load().self, ln)
 	}
 	if b == nil {
 		if n := len(o.free); n > 0 {
@@ -229,7 +229,7 @@ func (o *outbox) add(it *item, envelope []byte) {
 		} else {
 			b = &batch{}
 		}
-		b.begin(o.l.cfg.Self, ln)
+		b.begin(o.l.me.Load().self, ln)
 		ln.batch = b
 		o.open = append(o.open, b)
 	}
@@ -268,7 +268,7 @@ func (o *outbox) publish(b *batch) {
 	l, ln := o.l, b.lane
 	reply := ""
 	if ln.id != 0 {
-		o.reply = append(o.reply[:0], l.notices...)
+		o.reply = append(o.reply[:0], l.me.Load().notices...)
 		o.reply = ln.appendNotice(o.reply, b.first, b.last, b.count()-b.requests)
 		reply = string(o.reply)
 	}

@@ -58,6 +58,16 @@ func (in *inbound) init() {
 	in.strings = make(map[string]string)
 }
 
+// forgetAll has the next batch of each sender begin anew.
+func (in *inbound) forgetAll() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, p := range in.peers {
+		p.gone.Store(true)
+	}
+	clear(in.peers)
+}
+
 func (in *inbound) forget(node zmsg.NodeRef) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -161,8 +171,9 @@ func (l *Link) LeaveGroup(group string) error {
 
 // receive handles one bus message. It runs on the receiver's goroutine.
 func (l *Link) receive(m Msg) {
+	me := l.me.Load()
 	switch {
-	case m.Subject == l.inbox:
+	case m.Subject == me.inbox:
 		l.receiveBatch(m, nil)
 	case strings.HasPrefix(m.Subject, l.groups):
 		l.in.mu.Lock()
@@ -171,8 +182,10 @@ func (l *Link) receive(m Msg) {
 		if g != nil { // else it was left meanwhile
 			l.receiveBatch(m, g)
 		}
-	case m.NoResponders && strings.HasPrefix(m.Subject, l.notices):
-		l.nobody(m.Subject[len(l.notices):])
+	case m.NoResponders && strings.HasPrefix(m.Subject, me.notices):
+		l.nobody(m.Subject[len(me.notices):])
+	case m.Subject == me.before:
+		l.counts.drop("rejoined", 1) // to whom this node was: its sender learns that he is gone
 	default:
 		l.foreign("not_a_notice", m)
 	}
@@ -203,7 +216,7 @@ func (l *Link) receiveBatch(m Msg, g *groupIn) {
 			return
 		}
 	} else {
-		if head.From == l.cfg.Self {
+		if l.self.Is(head.From) {
 			return
 		}
 		number := g.numbers[p.ref]

@@ -42,7 +42,7 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	e.ID, e.Seq, e.Body = m.ID, m.Seq, body
 	e.Session, e.User, e.Client = m.Session, m.User, m.Client
 	e.Trace, e.Chain, e.Hops = m.Trace, m.Chain, m.Hops
-	if m.From.Node == l.cfg.Self {
+	if l.self.Is(m.From.Node) {
 		e.FromActor = m.From.Actor
 	}
 	var deadline time.Duration // since base
