@@ -21,6 +21,7 @@ type CloseCode uint16
 //	3003  silent            nothing came for timeout_ms
 //	3004  internal          the gate failed while it read this connection
 //	3005  overloaded        the gate is full
+//	3006  rejoined          the gate's node was out of the cluster: the other nodes have forgotten this session
 //	3008  slow              the client does not read what it is sent
 //	3009  rate              the client sends too much
 //	3500  bad_handshake     the first message is not a Hello
@@ -37,6 +38,7 @@ const (
 	CloseSilent       CloseCode = 3003
 	CloseInternal     CloseCode = 3004
 	CloseOverloaded   CloseCode = 3005
+	CloseRejoined     CloseCode = 3006
 	CloseSlow         CloseCode = 3008
 	CloseRate         CloseCode = 3009
 	CloseBadHandshake CloseCode = 3500
@@ -79,6 +81,8 @@ func (c CloseCode) String() string {
 		return "internal"
 	case CloseOverloaded:
 		return "overloaded"
+	case CloseRejoined:
+		return "rejoined"
 	case CloseSlow:
 		return "slow"
 	case CloseRate:

@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"zgame/internal/lograte"
+	"zgame/zmsg"
 )
 
 // Errors of a gate's life.
@@ -40,6 +41,7 @@ type Gate struct {
 	stopped  chan struct{} // closed when the wheel may end
 	idle     chan struct{} // told when the last request ends while draining
 
+	self      zmsg.Self
 	sessions  sessions
 	groups    groups
 	addresses addresses
@@ -88,6 +90,7 @@ func New(cfg Config) (*Gate, error) {
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	g.wheel = newWheel(g.now, g.onTimer)
+	g.self.Set(cfg.Node)
 	g.groups.g = g
 	g.addresses.conns = make(map[netip.Addr]int)
 	return g, nil

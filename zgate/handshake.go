@@ -329,7 +329,7 @@ func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
 	}
 	s := &Session{
 		g: g, c: c, user: user, client: client,
-		ref: zmsg.SessionRef{Gate: g.cfg.Node, ID: id, Gen: 1},
+		ref: zmsg.SessionRef{Gate: g.self.Ref(), ID: id, Gen: 1},
 	}
 	now := g.now()
 	s.rate = bucket{tokens: float64(g.cfg.Burst), last: now}
@@ -348,9 +348,11 @@ func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
 	c.session.Store(s)
 	c.phase.Store(phaseActive)
 	g.wheel.schedule(&c.timer, now+int64(c.pingAfter()))
-	if g.draining.Load() {
-		// Shutdown may have passed by before the session could be seen.
+	switch { // what passed by before the session could be seen
+	case g.draining.Load():
 		c.close(CloseShutdown, "shutting down", closing{delay: g.spread()})
+	case s.ref.Gate != g.self.Ref():
+		c.close(CloseRejoined, rejoined, closing{delay: g.spread()})
 	}
 	return s, nil
 }
@@ -359,7 +361,7 @@ func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
 func (s *Session) welcome() *wirepb.Control {
 	cfg := &s.g.cfg
 	return &wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: &wirepb.Welcome{
-		Session: s.ref.ID, Generation: s.ref.Gen, User: s.user, Node: cfg.Node.ID, Epoch: cfg.Node.Epoch,
+		Session: s.ref.ID, Generation: s.ref.Gen, User: s.user, Node: s.ref.Gate.ID, Epoch: s.ref.Gate.Epoch,
 		HeartbeatMs: uint32(cfg.Heartbeat.Milliseconds()), TimeoutMs: uint32(cfg.Timeout.Milliseconds()),
 		MaxMessage: uint32(cfg.MaxMessage), MaxInFlight: uint32(cfg.MaxInFlight), Version: wireVersion,
 	}}}

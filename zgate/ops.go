@@ -11,7 +11,7 @@ import (
 
 // session returns the session that ref names.
 func (g *Gate) session(ref zmsg.SessionRef) (*Session, error) {
-	if ref.Gate != g.cfg.Node {
+	if !g.self.Is(ref.Gate) {
 		g.count.dropWrongGate.Inc()
 		return nil, ErrWrongGate
 	}
@@ -258,8 +258,9 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 
 // orOwn makes the gate's node of a ref that aliases an envelope, so that nothing of the envelope is kept.
 func (g *Gate) orOwn(n zmsg.NodeRef) zmsg.NodeRef {
-	if n == g.cfg.Node {
-		return g.cfg.Node
+	if own := g.self.Ref(); n == own {
+		return own
 	}
+	n.ID = strings.Clone(n.ID)
 	return n
 }
