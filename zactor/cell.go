@@ -86,7 +86,7 @@ func (c *cell) more() *extra {
 	return c.extra.Load()
 }
 
-func (c *cell) address() zmsg.Address { return zmsg.Address{Node: c.g.cfg.Node, Actor: c.id} }
+func (c *cell) address() zmsg.Address { return zmsg.Address{Node: c.g.self.Ref(), Actor: c.id} }
 
 func (c *cell) policy() Policy {
 	if c.opts != nil && c.opts.policy != nil {

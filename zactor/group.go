@@ -15,6 +15,7 @@ type Group struct {
 	// Set at construction.
 	cfg      Config
 	log      *slog.Logger
+	self     zmsg.Self
 	clock    Clock
 	futures  *futures
 	jobs     pools
@@ -57,6 +58,7 @@ func newGroup(cfg Config, manual *Manual) (*Group, error) {
 		return nil, err
 	}
 	g := &Group{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, manual: manual, names: make(map[string]*cell)}
+	g.self.Set(cfg.Node)
 	g.peers = newPeers(g)
 	g.futures = newFutures(g.clock, cfg.Metrics.LateReplies.Inc)
 	g.futures.manual = manual
@@ -121,7 +123,7 @@ func (g *Group) Receive(actor uint64, m *zmsg.Message) {
 // Ref returns the ref of an address. An address of this node that no actor has, or had, gives a ref whose messages are
 // refused with ErrUnknownActor.
 func (g *Group) Ref(addr zmsg.Address) Ref {
-	if addr.Node == g.cfg.Node {
+	if g.self.Is(addr.Node) {
 		if c := g.table.get(addr.Actor); c != nil {
 			return Ref{cell: c}
 		}

@@ -40,7 +40,7 @@ func take(m map[zmsg.NodeRef]map[uint64]*watch, node zmsg.NodeRef, id uint64) *w
 func (p *peers) watch(w *watch) {
 	addr := w.of.Address()
 	switch {
-	case addr.Node == p.g.cfg.Node:
+	case p.g.self.Is(addr.Node):
 		w.down(UnknownActor) // Group.Ref has not found it
 		return
 	case p.g.cfg.Watches == nil:
@@ -154,4 +154,34 @@ func (g *Group) PeersWatched() []zmsg.NodeRef {
 		}
 	}
 	return out
+}
+
+// Rejoin makes the group that of node, whose epoch is greater than the one before: the node lost its place in the cluster and
+// joined again. Its actors live on, under addresses of the new epoch; addresses of the old one mean the same actors here, and
+// nobody on other nodes. The others have ended their watches of this node's actors (LostNode), and have forgotten the
+// watches that this node has of theirs: those are asked for again.
+func (g *Group) Rejoin(node zmsg.NodeRef) {
+	g.self.Set(node)
+	p := g.peers
+	p.mu.Lock()
+	theirs := p.theirs
+	p.theirs = map[zmsg.NodeRef]map[uint64]*watch{}
+	var ours []*watch
+	for _, at := range p.ours {
+		for _, w := range at {
+			ours = append(ours, w)
+		}
+	}
+	p.mu.Unlock()
+	for _, at := range theirs {
+		for _, w := range at {
+			w.end()
+		}
+	}
+	for _, w := range ours {
+		addr := w.of.Address()
+		if g.cfg.Watches.Watch(addr, w.id) != nil {
+			p.down(addr.Node, w.id, LostNode)
+		}
+	}
 }

@@ -133,7 +133,7 @@ func (r Ref) deliverFar(m *zmsg.Message) error {
 			return zmsg.ErrNoRoute
 		}
 		return f.g.cfg.Router.Dispatch(m)
-	case f.addr.Node == f.g.cfg.Node:
+	case f.g.self.Is(f.addr.Node):
 		return zmsg.ErrUnknownActor
 	case f.g.cfg.Remote == nil:
 		return zmsg.ErrUnavailable

@@ -514,6 +514,48 @@ func TestPeerWatches(t *testing.T) {
 	says(fmt.Sprintf("unwatch %v 5", far.Address()))
 }
 
+// A node that joined again has its watches of others asked for again, forgets those of others, and keeps its actors.
+func TestPeerWatchesAfterRejoin(t *testing.T) {
+	t.Parallel()
+	peers := &peerWatches{}
+	g := newGroup(t, func(c *zactor.Config) { c.Watches = peers })
+	n2, n3 := zmsg.NodeRef{ID: "n2", Epoch: 7}, zmsg.NodeRef{ID: "n3", Epoch: 8}
+	w, a := spawnPuppet(t, g, ""), spawnPuppet(t, g, "")
+	before := a.Address()
+	far := g.Ref(zmsg.Address{Node: n2, Actor: 5})
+	downs := w.watch(far)
+	g.PeerWatch(n3, 1, before.Actor)
+	peers.take()
+
+	now := zmsg.NodeRef{ID: before.Node.ID, Epoch: before.Node.Epoch + 10}
+	g.Rejoin(now)
+	if got, want := peers.take(), []string{fmt.Sprintf("watch %v 1", far.Address())}; !slices.Equal(got, want) {
+		t.Errorf("said %q, want %q", got, want)
+	}
+	if n := zactor.Watchers(a.Ref); n != 0 {
+		t.Errorf("%d watchers of other nodes, want 0", n)
+	}
+	if got := a.Address(); got != (zmsg.Address{Node: now, Actor: before.Actor}) {
+		t.Errorf("the actor is %v now", got)
+	}
+	for _, addr := range []zmsg.Address{before, a.Address()} {
+		if g.Ref(addr) != a.Ref {
+			t.Errorf("%v is not the actor", addr)
+		}
+	}
+	stopWait(t, g, a.Ref)
+	if said := peers.take(); len(said) != 0 {
+		t.Errorf("said %q to one that has forgotten", said)
+	}
+	g.PeerDown(n2, 1, zactor.StopFailed)
+	isDown(t, downs, far, zactor.StopFailed)
+
+	downs = w.watch(far)
+	peers.fail = errors.New("gone")
+	g.Rejoin(zmsg.NodeRef{ID: now.ID, Epoch: now.Epoch + 1})
+	isDown(t, downs, far, zactor.LostNode)
+}
+
 // A node's watches come and go while the actor ends: nothing is left.
 func TestPeerWatchRaces(t *testing.T) {
 	t.Parallel()

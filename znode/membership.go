@@ -36,7 +36,7 @@ func (n *Node) announce(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return n.member.Update(ctx, n.record(*n.state.Load()))
+	return n.currentMember().Update(ctx, n.record(*n.state.Load()))
 }
 
 // announceReady tells the others that this node serves, and starts to tell changes of its routes.
@@ -78,6 +78,9 @@ func (n *Node) follow(ctx context.Context) error {
 		}
 	})
 	n.loops.Go(func() { n.announceLoop(run) })
+	stay, leave := context.WithCancel(run)
+	n.leave = leave
+	n.stays.Go(func() { n.stay(stay) }) // ends when Stop calls leave
 	if every := n.cfg.Settings.Node.LoadInterval; every > 0 {
 		n.loops.Go(func() { n.loadLoop(run, every) })
 	}
@@ -90,8 +93,8 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 	n.remote.Apply(s, n.Self())
 	_, left, _ := zdiscovery.Diff(old, s)
 	for _, l := range left {
-		if l.Ref == n.Self() {
-			continue
+		if n.self.Is(l.Ref) {
+			continue // stay looks after that
 		}
 		n.log.Info("node left", "left", l.Ref.String())
 		n.link.Lost(l.Ref)

@@ -64,10 +64,11 @@ type Node struct {
 	cfg      Config
 	log      *slog.Logger
 	registry *prometheus.Registry
+	metrics  *zmetrics.Node
 
 	// Set by Start, in this order, and read only afterwards.
 	backends   Backends
-	member     zdiscovery.Member
+	self       zmsg.Self
 	link       *zbus.Link
 	local      *zroute.Local
 	remote     *zroute.Remote
@@ -79,6 +80,7 @@ type Node struct {
 	admin      *server
 	page       *server
 
+	member   atomic.Pointer[zdiscovery.Member] // see currentMember
 	snapshot atomic.Pointer[zdiscovery.Snapshot]
 	state    atomic.Pointer[zdiscovery.State]
 	load     atomic.Uint32      // as the record has it
@@ -86,6 +88,9 @@ type Node struct {
 	telling  chan struct{}      // holds one token while the record is made and written: an older one never lands later
 	cancel   context.CancelFunc // ends the node's goroutines
 	loops    sync.WaitGroup
+	leave    context.CancelFunc // ends stay
+	stays    sync.WaitGroup     // stay's goroutine
+	out      chan error         // takes one: why the node cannot be in the cluster any more
 
 	stopping sync.Mutex // one Stop at a time
 	stopped  bool       // guarded by stopping
@@ -101,7 +106,9 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, log: cfg.Logger.With("node", cfg.Settings.Node.ID), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), telling: make(chan struct{}, 1),
+		out: make(chan error, 1),
 	}
+	n.metrics = zmetrics.NewNode(n.registry)
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return n, nil
 }
@@ -148,7 +155,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// Run starts the node, serves until ctx ends or the membership is lost, and stops it within drain.timeout. It returns
+// Run starts the node, serves until ctx ends or the node's id is another's, and stops it within drain.timeout. It returns
 // nil after a stop that ctx asked for and that had nothing to cut.
 func (n *Node) Run(ctx context.Context) error {
 	if err := n.Start(ctx); err != nil {
@@ -160,14 +167,14 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(lost, n.Stop(drain))
 }
 
-// Wait returns nil when ctx ends, or an error when the node has lost its membership and must be stopped. It is called
-// after Start.
+// Wait returns nil when ctx ends, or an error when the node is out of the cluster for good and must be stopped: its lease
+// ended, and another process has taken its id. (Where nobody has, the node joins again.) It is called after Start, once.
 func (n *Node) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-n.member.Lost():
-		return fmt.Errorf("znode: node %s is out of the cluster: its lease ended (etcd was away for longer, or the process stood still); start it again", n.Self())
+	case err := <-n.out:
+		return err
 	}
 }
 
@@ -197,9 +204,15 @@ func (n *Node) Stop(ctx context.Context) error {
 		defer cancel()
 		return f(part)
 	}
-	if n.member != nil {
+	if n.leave != nil { // whoever loses his place now does not look for another
+		n.leave()
+		n.stays.Wait()
+	}
+	if n.member.Load() != nil {
 		n.setState(zdiscovery.Draining)
-		try("announce the drain", brief(n.announce))
+		if err := brief(n.announce); !errors.Is(err, zdiscovery.ErrLost) { // then it is off the list already
+			try("announce the drain", err)
+		}
 	}
 	n.page.stop(ctx)
 	if n.gate != nil {
@@ -211,8 +224,8 @@ func (n *Node) Stop(ctx context.Context) error {
 	if n.link != nil {
 		try("empty the bus queues", brief(n.link.Drain))
 	}
-	if n.member != nil {
-		try("leave the cluster", brief(n.member.Leave))
+	if n.member.Load() != nil {
+		try("leave the cluster", brief(n.currentMember().Leave))
 	}
 	if n.cancel != nil {
 		n.cancel()
@@ -239,15 +252,20 @@ func (n *Node) connect(ctx context.Context) (err error) {
 	return err
 }
 
-func (n *Node) join(ctx context.Context) (err error) {
+func (n *Node) join(ctx context.Context) error {
 	n.setState(zdiscovery.Starting)
-	n.member, err = n.backends.Discovery.Join(ctx, n.record(zdiscovery.Starting))
-	return err
+	m, err := n.backends.Discovery.Join(ctx, n.record(zdiscovery.Starting))
+	if err != nil {
+		return err
+	}
+	n.member.Store(&m)
+	n.self.Set(m.Ref())
+	return nil
 }
 
 // wire makes the parts and ties them together. Nothing runs yet.
 func (n *Node) wire(context.Context) (err error) {
-	s, self := &n.cfg.Settings, n.member.Ref()
+	s, self := &n.cfg.Settings, n.Self()
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
 		Self: self, Bus: n.backends.Bus, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
 		Handlers: zbus.Handlers{Actor: n.onActor, Session: n.onSession, Control: n.onControl},
@@ -266,7 +284,7 @@ func (n *Node) wire(context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	n.sessions = newSessions(self, n.link, n.nodeState)
+	n.sessions = newSessions(&n.self, n.link, n.nodeState)
 	n.watches = newWatches(n.link, n.nodeState)
 	cfg := zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
@@ -315,7 +333,7 @@ func recorder(s *Settings) *zactor.RecorderOptions {
 
 // tell hands m to an actor, here or on another node; it takes m when it returns nil.
 func (n *Node) tell(to zmsg.Address, m *zmsg.Message) error {
-	if to.Node == n.Self() {
+	if n.self.Is(to.Node) {
 		return n.group.Deliver(to.Actor, m)
 	}
 	err := n.link.Send(to, m, nil, 0)
@@ -359,13 +377,16 @@ func (n *Node) open(ctx context.Context) error {
 	return nil
 }
 
-// Self returns the node's identity; zero before Start has joined the cluster.
-func (n *Node) Self() zmsg.NodeRef {
-	if n.member == nil {
-		return zmsg.NodeRef{}
-	}
-	return n.member.Ref()
-}
+// Self returns the node's identity; zero before Start has joined the cluster. Its epoch rises when the node lost its place in
+// the cluster and joined again.
+func (n *Node) Self() zmsg.NodeRef { return n.self.Ref() }
+
+// ServeUntil is how long this node may act as the owner of what others would take over: see zdiscovery.Member. It is called
+// after Start.
+func (n *Node) ServeUntil() time.Time { return n.currentMember().ServeUntil() }
+
+// currentMember is the node's place in the cluster; there is one from join on.
+func (n *Node) currentMember() zdiscovery.Member { return *n.member.Load() }
 
 // Settings returns what the node was made with. It is read only.
 func (n *Node) Settings() *Settings { return &n.cfg.Settings }

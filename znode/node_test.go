@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -17,6 +18,7 @@ import (
 	"zgame/zbus/membus"
 	"zgame/zdiscovery"
 	"zgame/zdiscovery/memdisc"
+	"zgame/zmsg"
 	"zgame/znode"
 	"zgame/zstore/memstore"
 )
@@ -238,42 +240,42 @@ func TestBadSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// A node whose lease has ended must not go on: Run ends with an error.
-func TestLostLeaseEndsTheNode(t *testing.T) {
+// A node whose lease ended, and whose id another process has taken meanwhile, must not go on: Wait ends with an error.
+func TestTakenIDEndsTheNode(t *testing.T) {
 	r := newRig()
-	n, err := znode.New(r.config("n1", znode.App{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := start(t, r.config("n1", znode.App{}))
+	first := n.Self()
 	ended := make(chan error, 1)
-	ready := make(chan struct{})
-	go func() { // ends with Run
-		if err := n.Start(context.Background()); err != nil {
-			ended <- err
-			return
-		}
-		close(ready)
-		ended <- n.Wait(context.Background())
-	}()
-	select {
-	case <-ready:
-	case err := <-ended:
-		t.Fatal(err)
-	}
-	if !r.disc.Expire("n1") {
-		t.Fatal("nothing to expire")
-	}
-	select {
-	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "lease ended") {
-			t.Errorf("Wait returned %v", err)
-		}
-	case <-time.After(patience):
-		t.Fatal("the node goes on")
-	}
+	go func() { ended <- n.Wait(context.Background()) }() // ends with the node's id
+	// Whoever joins first has the id; the node is given it back until the other was faster.
+	other := r.disc.Discovery()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	_ = n.Stop(ctx) // says that it could not leave: it is out already
+	for taken := false; !taken; {
+		if !r.disc.Expire("n1") {
+			runtime.Gosched() // it has not joined again yet
+			continue
+		}
+		m, err := other.Join(ctx, zdiscovery.Node{Ref: zmsg.NodeRef{ID: "n1"}})
+		switch {
+		case err == nil:
+			taken = true
+			defer func() { _ = m.Leave(ctx) }()
+		case !errors.Is(err, zdiscovery.ErrTaken):
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, zdiscovery.ErrTaken) || !strings.Contains(err.Error(), "cannot join again") {
+			t.Errorf("Wait returned %v", err)
+		}
+	case <-ctx.Done():
+		t.Fatal("the node goes on")
+	}
+	if n.Self().Epoch < first.Epoch {
+		t.Errorf("epoch fell from %d to %d", first.Epoch, n.Self().Epoch)
+	}
 }
 
 type idle struct{}

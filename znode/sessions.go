@@ -18,7 +18,7 @@ import (
 // stream from this node to theirs. It satisfies zactor.Sessions.
 type sessions struct {
 	// Set while the node is wired.
-	self  zmsg.NodeRef
+	self  *zmsg.Self
 	gate  *zgate.Gate // nil on a node without a gate
 	link  sessionLink
 	tell  func(to zmsg.Address, m *zmsg.Message) error
@@ -30,7 +30,7 @@ type sessions struct {
 	last    uint64                              // number of the newest join; guarded by mu
 }
 
-func newSessions(self zmsg.NodeRef, link sessionLink, alive func(zmsg.NodeRef) nodeState) *sessions {
+func newSessions(self *zmsg.Self, link sessionLink, alive func(zmsg.NodeRef) nodeState) *sessions {
 	return &sessions{
 		self: self, link: link, alive: alive,
 		watches: map[zmsg.NodeRef]map[watch]struct{}{}, joins: map[uint64]pendingJoin{},
@@ -63,7 +63,7 @@ const (
 var errNoGate = errors.New("znode: this node has no gate")
 
 func (s *sessions) local(gate zmsg.NodeRef) (bool, error) {
-	if gate != s.self {
+	if !s.self.Is(gate) {
 		return false, nil
 	}
 	if s.gate == nil {
@@ -107,7 +107,7 @@ func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
 	var errs []error
 	remote := map[zmsg.NodeRef][]uint64{}
 	for _, ref := range to {
-		if ref.Gate != s.self {
+		if !s.self.Is(ref.Gate) {
 			remote[ref.Gate] = append(remote[ref.Gate], ref.ID)
 			continue
 		}
@@ -252,7 +252,7 @@ func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
 	w := watch{ref, actor}
 	if local, err := s.local(ref.Gate); local {
 		if err == nil {
-			err = s.gate.Watch(ref, zmsg.Address{Node: s.self, Actor: actor})
+			err = s.gate.Watch(ref, zmsg.Address{Node: s.self.Ref(), Actor: actor})
 		}
 		if err != nil {
 			return s.closed(w, "the session is gone")
@@ -284,7 +284,7 @@ func (s *sessions) Unwatch(ref zmsg.SessionRef, actor uint64) error {
 	w := watch{ref, actor}
 	if local, err := s.local(ref.Gate); local {
 		if err == nil {
-			return s.gate.Unwatch(ref, zmsg.Address{Node: s.self, Actor: actor})
+			return s.gate.Unwatch(ref, zmsg.Address{Node: s.self.Ref(), Actor: actor})
 		}
 		return err
 	}
@@ -344,13 +344,35 @@ func (s *sessions) lost(gate zmsg.NodeRef) {
 	}
 }
 
+// rejoined asks the other gates again for what they were asked under the node's epoch before, which they have forgotten, and
+// ends the joins that wait for their word.
+func (s *sessions) rejoined() {
+	s.mu.Lock()
+	var again []watch
+	for _, at := range s.watches {
+		for w := range at {
+			again = append(again, w)
+		}
+	}
+	for number, p := range s.joins {
+		delete(s.joins, number)
+		p.done <- errRejoined
+	}
+	s.mu.Unlock()
+	for _, w := range again {
+		_ = s.watchOp(w, wirepb.SessionOp_SESSION_OP_WATCH) // the bus is away: as for any watch, the gate's loss ends it
+	}
+}
+
+var errRejoined error = &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.Unknown, Text: "this node lost its place in the cluster and joined again"}
+
 // closed sends SessionClosed to a watcher on this node.
 func (s *sessions) closed(w watch, reason string) error {
 	m := zmsg.NewMessage(zmsg.SessionClosedID)
 	m.Value = &wirepb.SessionClosed{
 		Session: w.session.ID, Generation: w.session.Gen, Gate: w.session.Gate.ID, GateEpoch: w.session.Gate.Epoch, Reason: reason,
 	}
-	if err := s.tell(zmsg.Address{Node: s.self, Actor: w.actor}, m); err != nil {
+	if err := s.tell(zmsg.Address{Node: s.self.Ref(), Actor: w.actor}, m); err != nil {
 		m.Release()
 		return err
 	}

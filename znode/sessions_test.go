@@ -23,7 +23,7 @@ func (l *silentLink) PublishGroup(*zmsg.Envelope) error              { return ni
 func TestJoinWithoutAnswerIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := &silentLink{}
-		s := newSessions(zmsg.NodeRef{ID: "n1", Epoch: 1}, link, func(zmsg.NodeRef) nodeState { return nodeAlive })
+		s := newSessions(selfOf("n1"), link, func(zmsg.NodeRef) nodeState { return nodeAlive })
 		err := s.Join(zmsg.SessionRef{Gate: zmsg.NodeRef{ID: "n2", Epoch: 1}, ID: 1, Gen: 1}, "g")
 		if zmsg.CodeOf(err) != zmsg.CodeTimeout {
 			t.Errorf("got %v, want a timeout", err)
@@ -34,6 +34,12 @@ func TestJoinWithoutAnswerIsTakenBack(t *testing.T) {
 	})
 }
 
+func selfOf(id string) *zmsg.Self {
+	var s zmsg.Self
+	s.Set(zmsg.NodeRef{ID: id, Epoch: 1})
+	return &s
+}
+
 // outcomes counts the replies to requests.
 type outcomes struct{ n int }
 
@@ -41,7 +47,7 @@ func (o *outcomes) Reply(uint64, *zmsg.Reply) { o.n++ }
 
 // Every request ends in one outcome, also one that makes no sense: a SessionClosed that somebody wants answered.
 func TestSessionClosedAsRequestIsAnswered(t *testing.T) {
-	n := &Node{sessions: newSessions(zmsg.NodeRef{ID: "n1", Epoch: 1}, &silentLink{}, nil)}
+	n := &Node{sessions: newSessions(selfOf("n1"), &silentLink{}, nil)}
 	m, asked := zmsg.NewMessage(zmsg.SessionClosedID), &outcomes{}
 	m.SetReplier(asked, 1)
 	n.onActor(1, m)

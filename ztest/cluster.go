@@ -48,6 +48,7 @@ type Nodes struct {
 	bus   *membus.Hub
 	buses []*membus.Bus // of the nodes
 	disc  *memdisc.Hub
+	discs []*memdisc.Disc // of the nodes
 	store *memstore.Store
 	// Real.
 	nats *embedded.NATS
@@ -104,8 +105,8 @@ func (c *Nodes) Add() int {
 			c.interpose(&s)
 		}
 	} else {
-		c.buses = append(c.buses, c.bus.Bus())
-		cfg.Backends = znode.Backends{Bus: c.buses[k], Discovery: c.disc.Discovery(), Store: c.store.Share()}
+		c.buses, c.discs = append(c.buses, c.bus.Bus()), append(c.discs, c.disc.Discovery())
+		cfg.Backends = znode.Backends{Bus: c.buses[k], Discovery: c.discs[k], Store: c.store.Share()}
 	}
 	if c.opts.settings != nil {
 		c.opts.settings(k, &s)
@@ -157,12 +158,25 @@ func (c *Nodes) Kill(k int) {
 	}
 	c.nodes[k] = nil
 	c.buses[k].SetUp(false)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := c.discs[k].Close(ctx); err != nil { // a dead process does not join again
+		c.t.Fatal(err)
+	}
 	c.disc.Expire(n.Self().ID)
 	c.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_ = n.Stop(ctx) // it can leave nothing in order
 	})
+}
+
+// Expire ends the lease of node k, which goes on and joins again. It is for clusters in memory.
+func (c *Nodes) Expire(k int) {
+	c.t.Helper()
+	if c.opts.real || c.nodes[k] == nil || !c.disc.Expire(c.nodes[k].Self().ID) {
+		c.t.Fatalf("ztest: Expire(%d): expected a running node, in memory", k)
+	}
 }
 
 // SetBus takes the bus away from all nodes (false) or gives it back (true). It is for clusters in memory.
