@@ -66,6 +66,9 @@ type Discovery interface {
 	// the reader is slow. It heals by itself (lost connection, compaction). The channel closes when ctx ends or the
 	// driver is closed. Errors: ErrUnavailable when the first list cannot be read, ErrClosed, ctx's.
 	Watch(ctx context.Context) (<-chan *Snapshot, error)
+	// Leader says who leads the name: whoever is first in line. Errors: ErrUnavailable, ErrClosed, ctx's, and what is wrong with
+	// the name.
+	Leader(ctx context.Context, name string) (Leader, error)
 	// Up reports whether the service answered lately.
 	Up() bool
 	// Close ends all watches and memberships without waiting for their leases (members should Leave before).
@@ -85,7 +88,10 @@ type Member interface {
 	// Lost is closed when the service says that the membership is lost: another process may be this node. While the
 	// service is away nobody knows; ServeUntil tells when to stop acting as Ref, and to go on when it is back.
 	Lost() <-chan struct{}
-	// Leave removes the node at once. It may be called more than once. Where the service does not answer within ctx it
+	// Campaign waits until this member leads the name: one member at a time does, the others wait in line. It goes on while the
+	// service is away. Errors: ErrCampaigning, ErrLost (also after Leave), ErrClosed, ctx's, and what is wrong with the name.
+	Campaign(ctx context.Context, name string) (Leadership, error)
+	// Leave removes the node at once, and ends what it leads. It may be called more than once. Where the service does not answer within ctx it
 	// returns ErrUnavailable, and the lease ends by itself.
 	Leave(ctx context.Context) error
 }

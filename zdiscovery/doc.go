@@ -17,6 +17,8 @@
 //     between, never the last.
 //   - Before ServeUntil nobody else is Member.Ref, as far as clocks run at the same speed (the safe part of the lease
 //     is 0.6 of it; what is left is for drift and pauses).
+//   - A name has one leader at a time, as far as clocks run at the same speed, and terms only rise: see Member.Campaign. A leader
+//     that dies is followed within the lease, one that leaves or resigns at once.
 //
 // # Goroutines
 //

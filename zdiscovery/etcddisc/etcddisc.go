@@ -4,15 +4,20 @@
 //
 // # Keys
 //
-//	<prefix>/nodes/<id>   JSON of zdiscovery.Node without its epoch, under the node's one lease
+//	<prefix>/nodes/<id>                 JSON of zdiscovery.Node without its epoch, under the node's one lease
+//	<prefix>/leaders/<name>/<lease>     a candidate: JSON of its NodeRef, under the same lease; the oldest leads
+//	<prefix>/withdrawn/<lease>/<name>   empty, under the same lease; only after a candidacy that etcd did not answer
 //
 // The epoch of a node is the create revision of its key: etcd's revisions only rise, so it is greater than every epoch
-// the id had before. Every write of a member compares it, so a member that lost its key cannot touch its successor's.
+// the id had before. Every write of a member compares it, so a member that lost its key cannot touch its successor's. The
+// term of a leader is the create revision of its key, for the same reason. A candidate watches only the key before its
+// own, so that the end of a leader wakes one.
 //
 // # Goroutines
 //
-// One for each membership (renews the lease), one for each Watch. They end with Leave or the lease, the watch's
-// context, or Close, which waits for them. The etcd client has some of its own, which end with Close.
+// One for each membership (renews the lease), one for each Watch, one for each leadership (looks whether its key stays),
+// one while a candidacy is taken back. They end with Leave or the lease, the watch's context, the leadership, or Close,
+// which waits for them. The etcd client has some of its own, which end with Close.
 //
 // # Failure
 //

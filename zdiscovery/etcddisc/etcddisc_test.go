@@ -90,12 +90,16 @@ func (s *server) remove(tb testing.TB, ref zmsg.NodeRef) {
 	}
 }
 
-func open(tb testing.TB, endpoint string) *etcddisc.Disc {
-	tb.Helper()
-	d, err := etcddisc.New(etcddisc.Config{
-		Endpoints: []string{endpoint}, TTL: 3 * time.Second, RequestTimeout: 3 * time.Second, Heartbeat: 200 * time.Millisecond,
+func newDisc(endpoint string, ttl, timeout time.Duration) (*etcddisc.Disc, error) {
+	return etcddisc.New(etcddisc.Config{
+		Endpoints: []string{endpoint}, TTL: ttl, RequestTimeout: timeout, Heartbeat: 200 * time.Millisecond,
 		Alive: func(context.Context, zdiscovery.Node) bool { return false },
 	})
+}
+
+func open(tb testing.TB, endpoint string) *etcddisc.Disc {
+	tb.Helper()
+	d, err := newDisc(endpoint, 3*time.Second, 2*time.Second)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -107,20 +111,37 @@ func TestConformance(t *testing.T) {
 	zdiscoverytest.Run(t, func(t *testing.T) zdiscoverytest.Features {
 		t.Helper()
 		s := start(t)
-		endpoint := s.etcd.Endpoint()
+		proxies := make(map[zdiscovery.Discovery]*faultproxy.Proxy)
 		return zdiscoverytest.Features{
 			Open: func(tb testing.TB) zdiscovery.Discovery {
 				tb.Helper()
-				return open(tb, endpoint)
+				p := faultproxy.Start(tb, s.etcd.Endpoint())
+				d := open(tb, p.Addr())
+				proxies[d] = p
+				return d
 			},
 			TTL:    3 * time.Second,
 			Expire: s.expire,
 			Delete: s.remove,
 			SetUp: func(_ testing.TB, up bool) {
+				for _, p := range proxies { // as if there were none
+					if up {
+						defer p.Heal()
+					} else {
+						p.Cut()
+					}
+				}
 				if up {
 					s.up()
 				} else {
 					s.etcd.Stop()
+				}
+			},
+			Cut: func(_ testing.TB, d zdiscovery.Discovery, cut bool) {
+				if cut {
+					proxies[d].Set(faultproxy.Both, faultproxy.Fault{Swallow: true})
+				} else {
+					proxies[d].Heal()
 				}
 			},
 		}

@@ -27,14 +27,20 @@ type member struct {
 	ref   zmsg.NodeRef
 	key   string
 	lease clientv3.LeaseID
-	lost  chan struct{} // closed once by lose
-	quit  chan struct{} // closed by Leave: the lease is not renewed any more
-	ended chan struct{} // closed when the renewing goroutine has ended
+	lost  chan struct{}   // closed once by lose
+	quit  chan struct{}   // closed by Leave: the lease is not renewed any more
+	ended chan struct{}   // closed when the renewing goroutine has ended
+	life  context.Context //nolint:containedctx // ends when the member may not act any more: lost, left, or closed
+	over  context.CancelFunc
 
 	serveUntil atomic.Pointer[time.Time]
 	loseOnce   sync.Once
 	quitOnce   sync.Once
 	left       atomic.Bool // the lease is revoked
+
+	mu     sync.Mutex            // guards what follows
+	names  map[string]*candidate // what it campaigns for, or leads
+	guards map[string]int64      // revisions of the guards of names, see candidate.withdraw
 }
 
 // Join implements zdiscovery.Discovery.
@@ -90,9 +96,12 @@ func (d *Disc) tryJoin(ctx context.Context, id, value string) (*member, *mvccpb.
 		m := &member{
 			disc: d, ref: zmsg.NodeRef{ID: id, Epoch: uint64(txn.Header.Revision)}, key: key, lease: lease,
 			lost: make(chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}),
+			names: make(map[string]*candidate), guards: make(map[string]int64),
 		}
+		m.life, m.over = context.WithCancel(d.ctx)
 		m.renewed(sent)
 		if !d.begin(m.run) { // the goroutine ends with Leave, the loss of the lease, or Close, which waits for it
+			m.over()
 			err = zdiscovery.ErrClosed
 		} else {
 			return m, nil, nil
@@ -259,7 +268,18 @@ func (m *member) lose() {
 	m.loseOnce.Do(func() {
 		m.disc.cfg.Logger.Warn("membership is lost", "node", m.ref.String())
 		close(m.lost)
+		m.end()
 	})
+}
+
+// end ends what the member does under its lease: it campaigns for nothing any more, and leads nothing.
+func (m *member) end() {
+	m.over()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.names {
+		c.lead.end()
+	}
 }
 
 // Ref implements zdiscovery.Member.
@@ -314,6 +334,7 @@ func (m *member) Update(ctx context.Context, n zdiscovery.Node) error {
 // Leave implements zdiscovery.Member.
 func (m *member) Leave(ctx context.Context) error {
 	m.quitOnce.Do(func() { close(m.quit) })
+	m.end() // before anybody else can lead
 	if m.left.Load() {
 		return nil
 	}

@@ -12,11 +12,30 @@ import (
 	"zgame/zdiscovery"
 )
 
-// Pauses between attempts to read the list anew: doubled from the first to the last.
+// Pauses between attempts at what failed: doubled from the first to the last.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 2 * time.Second
 )
+
+// pauses waits between attempts; the zero value begins with the first pause.
+type pauses struct{ last time.Duration }
+
+// reset is called after a success.
+func (p *pauses) reset() { p.last = 0 }
+
+// wait reports false when ctx ends first.
+func (p *pauses) wait(ctx context.Context) bool {
+	p.last = min(max(2*p.last, firstPause), lastPause)
+	timer := time.NewTimer(p.last)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
 
 // nodes is the list as a watch keeps it.
 type nodes struct {
@@ -97,11 +116,11 @@ func (w *watcher) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
-	pause := firstPause
+	var p pauses
 	for {
 		reason, lived := w.follow(ctx)
 		if lived {
-			pause = firstPause
+			p.reset()
 		}
 		for {
 			if ctx.Err() != nil {
@@ -113,14 +132,9 @@ func (w *watcher) run(ctx context.Context) {
 				w.tell()
 				break
 			}
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+			if !p.wait(ctx) {
 				return
 			}
-			pause = min(2*pause, lastPause)
 		}
 	}
 }
@@ -128,17 +142,27 @@ func (w *watcher) run(ctx context.Context) {
 // follow applies events to the list until the watch is of no use any more; it says why, and whether the watch had
 // worked.
 func (w *watcher) follow(ctx context.Context) (reason string, lived bool) {
-	d := w.disc
-	// A stream of its own: etcd's client joins watches with equal contexts' metadata in one stream, and it is told by
-	// RequireLeader when its member has lost the others.
+	return w.disc.follow(ctx, w.disc.prefix, w.list.revision, func(r clientv3.WatchResponse) bool {
+		w.apply(r)
+		return true
+	}, clientv3.WithPrefix())
+}
+
+// follow watches a key, or what opts say, from the revision at which it was read, until apply returns false or the watch is
+// of no use any more. It says why that is, "" for apply, and whether the watch had worked.
+func (d *Disc) follow(
+	ctx context.Context, key string, revision int64, apply func(clientv3.WatchResponse) bool, opts ...clientv3.OpOption,
+) (reason string, lived bool) {
+	// RequireLeader: etcd tells when its member has lost the others.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	// WithCreatedNotify: the answer that the watch is there is its first sign of life. From the list's own revision, not
+	// WithCreatedNotify: the answer that the watch is there is its first sign of life. From the revision of the reading, not
 	// the one after it: etcd answers requests for a sign of life only once it has reached the revision where the watch
-	// begins, which on a quiet cluster is never. What comes once more for that is in the list already.
-	events := d.client.Watch(ctx, d.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.list.revision), clientv3.WithCreatedNotify())
+	// begins, which on a quiet cluster is never. What comes once more for that is known already.
+	events := d.client.Watch(ctx, key, append(opts, clientv3.WithRev(revision), clientv3.WithCreatedNotify())...)
 	beat := time.NewTicker(d.cfg.Heartbeat)
 	defer beat.Stop()
+	log := d.cfg.Logger.With("key", key)
 	quiet := 0
 	for {
 		select {
@@ -147,19 +171,21 @@ func (w *watcher) follow(ctx context.Context) (reason string, lived bool) {
 			case !ok:
 				return "ended", lived
 			case r.CompactRevision != 0:
-				d.cfg.Logger.Info("watch was compacted away, reading the list anew", "revision", r.CompactRevision)
+				log.Info("watch was compacted away, reading anew", "revision", r.CompactRevision)
 				return "compacted", lived
 			case r.Err() != nil:
-				d.cfg.Logger.Info("watch ended, reading the list anew", "err", r.Err())
+				log.Info("watch ended, reading anew", "err", r.Err())
 				return "ended", lived
 			}
 			quiet, lived = 0, true
 			d.setUp(true)
-			w.apply(r)
+			if !apply(r) {
+				return "", true
+			}
 		case <-beat.C:
 			if quiet++; quiet > 2 {
 				d.setUp(false)
-				d.cfg.Logger.Info("watch gives no sign of life, reading the list anew")
+				log.Info("watch gives no sign of life, reading anew")
 				return "silent", lived
 			}
 			// Answered as an event without content. An error is a sign that the stream is not there; it shows by

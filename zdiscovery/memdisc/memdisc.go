@@ -6,8 +6,9 @@
 //	...
 //	hub.Expire("node-1") // as if its lease had ended
 //
-// Leases are renewed without messages: a member's lease runs out only while the service is away (SetUp), after its
-// Disc is closed, or on command. Time is the standard clock, virtual in a testing/synctest bubble.
+// Leases are renewed without messages: a member's lease runs out only while the service is away (Hub.SetUp), or its Disc is
+// cut off (Disc.SetUp), after its Disc is closed, or on command. Time is the standard clock, virtual in a
+// testing/synctest bubble.
 //
 // # Goroutines
 //
@@ -35,10 +36,12 @@ type Hub struct {
 
 	mu       sync.Mutex // guards all below, and the fields of members
 	up       bool
-	downAt   time.Time
-	revision int64
+	revision int64  // of the list of nodes
+	terms    uint64 // that have been given
 	members  map[string]*member
-	changed  chan struct{} // closed and replaced at each change
+	lines    map[string][]*candidate // who wants to lead a name, in the order of their terms: the first leads
+	discs    map[*Disc]struct{}      // but those that are closed
+	changed  chan struct{}           // closed and replaced when anything above changes, or who is away
 }
 
 // New makes a hub with leases of 10 s.
@@ -46,31 +49,61 @@ func New() *Hub { return NewTTL(10 * time.Second) }
 
 // NewTTL makes a hub with leases of ttl.
 func NewTTL(ttl time.Duration) *Hub {
-	return &Hub{ttl: ttl, up: true, members: make(map[string]*member), changed: make(chan struct{})}
+	return &Hub{
+		ttl: ttl, up: true, members: make(map[string]*member), lines: make(map[string][]*candidate), discs: make(map[*Disc]struct{}),
+		changed: make(chan struct{}),
+	}
 }
 
 // Discovery makes a client.
 func (h *Hub) Discovery() *Disc {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Disc{hub: h, ctx: ctx, cancel: cancel}
+	d := &Disc{hub: h, ctx: ctx, cancel: cancel}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.discs[d] = struct{}{}
+	h.reachLocked(d)
+	return d
 }
 
 // SetUp takes the service away (false) or brings it back (true). A node whose lease ran out meanwhile is lost then.
 func (h *Hub) SetUp(up bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.up == up {
-		return
-	}
 	h.up = up
-	if !up {
-		h.downAt = time.Now()
+	for d := range h.discs {
+		h.reachLocked(d)
+	}
+}
+
+// reachLocked notes whether d reaches the service now.
+func (h *Hub) reachLocked(d *Disc) {
+	if h.up && !d.cut {
+		h.sweepLocked(d)
+		d.awayAt = time.Time{}
+		for _, m := range d.members {
+			m.hearLocked()
+		}
+	} else if d.awayAt.IsZero() {
+		d.awayAt = time.Now()
+		time.AfterFunc(h.ttl, func() { // does nothing if d was back meanwhile
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.sweepLocked(d)
+		})
+	} else {
+		h.sweepLocked(d)
+	}
+	h.wakeLocked()
+}
+
+// sweepLocked ends d's leases if they have run out, and the service is there to see it.
+func (h *Hub) sweepLocked(d *Disc) {
+	if !h.up || d.awayAt.IsZero() || time.Since(d.awayAt) < h.ttl {
 		return
 	}
-	if time.Since(h.downAt) >= h.ttl {
-		for _, m := range h.members {
-			h.dropLocked(m)
-		}
+	for _, m := range slices.Clone(d.members) {
+		h.dropLocked(m)
 	}
 }
 
@@ -86,19 +119,32 @@ func (h *Hub) Expire(id string) bool {
 	return true
 }
 
-// dropLocked takes a member off the list and tells it.
+// dropLocked takes a member off the list, and tells it if it can be told.
 func (h *Hub) dropLocked(m *member) {
 	if h.members[m.ref.ID] != m {
 		return
 	}
 	delete(h.members, m.ref.ID)
-	m.end = time.Now()
-	close(m.lost)
-	h.changeLocked()
+	m.end = earlier(time.Now(), m.serveUntilLocked())
+	m.dropped = true
+	for _, c := range m.names {
+		h.unlineLocked(c)
+	}
+	if m.disc.awayAt.IsZero() {
+		m.hearLocked()
+	}
+	h.revision++
+	h.wakeLocked()
 }
 
-func (h *Hub) changeLocked() {
-	h.revision++
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (h *Hub) wakeLocked() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
@@ -119,10 +165,22 @@ type Disc struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	members []*member // guarded by hub.mu
+	// Guarded by hub.mu.
+	cut     bool
+	awayAt  time.Time // since when it has not reached the service; zero: it does
+	members []*member
 }
 
 var _ zdiscovery.Discovery = (*Disc)(nil)
+
+// SetUp cuts this client off from the service (false) or ends that (true): its leases run out meanwhile, for the others to see, and
+// it learns of it when it is back.
+func (d *Disc) SetUp(up bool) {
+	d.hub.mu.Lock()
+	defer d.hub.mu.Unlock()
+	d.cut = !up
+	d.hub.reachLocked(d)
+}
 
 // Join implements zdiscovery.Discovery.
 func (d *Disc) Join(ctx context.Context, n zdiscovery.Node) (zdiscovery.Member, error) {
@@ -138,7 +196,7 @@ func (d *Disc) Join(ctx context.Context, n zdiscovery.Node) (zdiscovery.Member, 
 		case d.ctx.Err() != nil:
 			h.mu.Unlock()
 			return nil, zdiscovery.ErrClosed
-		case !h.up:
+		case !d.awayAt.IsZero():
 			h.mu.Unlock()
 			return nil, zdiscovery.ErrUnavailable
 		case holder == nil:
@@ -164,10 +222,11 @@ func (d *Disc) joinLocked(n zdiscovery.Node) *member {
 	// The epoch is the revision that the change below gives: greater than all before.
 	ref := zmsg.NodeRef{ID: n.Ref.ID, Epoch: uint64(h.revision + 1)}
 	n.Ref = ref
-	m := &member{disc: d, ref: ref, node: n, lost: make(chan struct{})}
+	m := &member{disc: d, ref: ref, node: n, lost: make(chan struct{}), names: make(map[string]*candidate)}
 	h.members[ref.ID] = m
 	d.members = append(d.members, m)
-	h.changeLocked()
+	h.revision++
+	h.wakeLocked()
 	return m
 }
 
@@ -182,7 +241,7 @@ func (d *Disc) Watch(ctx context.Context) (<-chan *zdiscovery.Snapshot, error) {
 	switch {
 	case d.ctx.Err() != nil:
 		return nil, zdiscovery.ErrClosed
-	case !h.up:
+	case !d.awayAt.IsZero():
 		return nil, zdiscovery.ErrUnavailable
 	}
 	ch := zdiscovery.NewLatest()
@@ -202,8 +261,9 @@ func (d *Disc) Watch(ctx context.Context) (<-chan *zdiscovery.Snapshot, error) {
 			h.mu.Lock()
 			s := h.snapshotLocked()
 			changed = h.changed
+			away := !d.awayAt.IsZero()
 			h.mu.Unlock()
-			if s.Revision > seen {
+			if !away && s.Revision > seen {
 				seen = s.Revision
 				ch.Put(s)
 			}
@@ -216,7 +276,7 @@ func (d *Disc) Watch(ctx context.Context) (<-chan *zdiscovery.Snapshot, error) {
 func (d *Disc) Up() bool {
 	d.hub.mu.Lock()
 	defer d.hub.mu.Unlock()
-	return d.hub.up && d.ctx.Err() == nil
+	return d.awayAt.IsZero() && d.ctx.Err() == nil
 }
 
 // Close implements zdiscovery.Discovery: members that did not leave are like those of a process that died, their
@@ -225,20 +285,12 @@ func (d *Disc) Close(context.Context) error {
 	h := d.hub
 	h.mu.Lock()
 	d.cancel()
-	members := d.members
-	d.members = nil
-	for _, m := range members {
-		if h.members[m.ref.ID] != m {
-			continue
-		}
-		m.dead = true
-		m.end = time.Now().Add(h.safe())
-		time.AfterFunc(h.ttl, func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.dropLocked(m)
-		})
+	delete(h.discs, d)
+	for _, m := range d.members {
+		m.dieLocked()
 	}
+	d.members = nil
+	h.wakeLocked()
 	h.mu.Unlock()
 	d.wg.Wait()
 	return nil
@@ -246,73 +298,3 @@ func (d *Disc) Close(context.Context) error {
 
 // safe is the part of a lease in which a member may act.
 func (h *Hub) safe() time.Duration { return h.ttl * 6 / 10 }
-
-// member is a place in the list. Its fields are guarded by hub.mu.
-type member struct {
-	disc *Disc
-	ref  zmsg.NodeRef
-	lost chan struct{}
-	node zdiscovery.Node
-	dead bool      // its Disc was closed
-	end  time.Time // when it has to stop acting, where that is known
-}
-
-// Ref implements zdiscovery.Member.
-func (m *member) Ref() zmsg.NodeRef { return m.ref }
-
-// Lost implements zdiscovery.Member.
-func (m *member) Lost() <-chan struct{} { return m.lost }
-
-// Update implements zdiscovery.Member.
-func (m *member) Update(ctx context.Context, n zdiscovery.Node) error {
-	h := m.disc.hub
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.members[m.ref.ID] != m || m.dead:
-		return zdiscovery.ErrLost
-	case !h.up:
-		return zdiscovery.ErrUnavailable
-	}
-	n.Ref = m.ref
-	m.node = n
-	h.changeLocked()
-	return nil
-}
-
-// ServeUntil implements zdiscovery.Member.
-func (m *member) ServeUntil() time.Time {
-	h := m.disc.hub
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case !m.end.IsZero():
-		return m.end
-	case !h.up:
-		return h.downAt.Add(h.safe())
-	}
-	return time.Now().Add(h.safe())
-}
-
-// Leave implements zdiscovery.Member.
-func (m *member) Leave(ctx context.Context) error {
-	h := m.disc.hub
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.members[m.ref.ID] != m {
-		return nil
-	}
-	if !h.up {
-		return zdiscovery.ErrUnavailable
-	}
-	delete(h.members, m.ref.ID)
-	m.end = time.Now()
-	h.changeLocked()
-	return nil
-}

@@ -25,6 +25,10 @@ func TestConformance(t *testing.T) {
 			Expire: func(_ testing.TB, ref zmsg.NodeRef) { hub.Expire(ref.ID) },
 			Delete: func(_ testing.TB, ref zmsg.NodeRef) { hub.Expire(ref.ID) },
 			SetUp:  func(_ testing.TB, up bool) { hub.SetUp(up) },
+			Cut: func(tb testing.TB, d zdiscovery.Discovery, cut bool) {
+				tb.Helper()
+				d.(*memdisc.Disc).SetUp(!cut)
+			},
 		}
 	})
 }

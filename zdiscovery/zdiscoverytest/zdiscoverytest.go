@@ -32,15 +32,20 @@ type Features struct {
 	Delete func(tb testing.TB, ref zmsg.NodeRef)
 	// SetUp takes the service away (false) and brings it back (true). Nil leaves out the tests that need it.
 	SetUp func(tb testing.TB, up bool)
+	// Cut cuts a client that Open made off from the service, so that both think the other is silent (true), and ends that
+	// (false). Nil leaves out the tests that need it.
+	Cut func(tb testing.TB, d zdiscovery.Discovery, cut bool)
+}
+
+type test struct {
+	name string
+	f    func(t *testing.T, f Features)
 }
 
 // Run runs the suite; open is called once for each test, and cleans up by t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) Features) {
 	t.Helper()
-	tests := []struct {
-		name string
-		f    func(t *testing.T, f Features)
-	}{
+	tests := []test{
 		{"JoinUpdateLeave", testJoinUpdateLeave},
 		{"ListIsSorted", testListIsSorted},
 		{"Taken", testTaken},
@@ -56,7 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) Features) {
 		{"ServiceAway", testServiceAway},
 		{"ExpiredWhileAway", testExpiredWhileAway},
 	}
-	for _, tt := range tests {
+	for _, tt := range append(tests, electionTests...) {
 		t.Run(tt.name, func(t *testing.T) { t.Parallel(); tt.f(t, open(t)) })
 	}
 }
