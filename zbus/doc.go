@@ -17,6 +17,8 @@
 //   - Nothing waits to be joined with something else: an idle link sends at once, a busy one packs what is waiting
 //     anyway into one bus message.
 //   - Bounds: what waits to be sent (number and bytes) and the requests in flight. Full is zmsg.ErrBusy, at once.
+//   - A bus that comes back finds what still matters: replies that were made meanwhile are sent, unless their deadline has
+//     passed; requests are not.
 //
 // # Subjects
 //
@@ -38,9 +40,13 @@
 //	nobody has the inbox (node dead)       requests of that batch: Unavailable, NotExecuted, within a round trip
 //	bus refuses to publish                 Unavailable (down), Busy (full) or TooLarge; NotExecuted
 //	connection lost                        requests on the way: Unavailable, Unknown; at once
-//	receiver dropped a batch (too slow)    it tells on the next one: Unavailable, NotExecuted
+//	batch lost on the way, or dropped by   the receiver tells when it has seen that something is missing: at the next
+//	a receiver that is too slow            batch, when its connection is back, or, as the node of a request that waits
+//	                                       for half a second is probed, at the probe: Unavailable, NotExecuted
 //	discovery says the node is gone (Lost) NodeLost, Unknown
 //	reply above the bus's limit            TooLarge, Executed
+//	replier's bus is down                  the reply is kept, and sent when the bus is back; within the bounds of the
+//	                                       outbox, doubled, and the request's deadline
 //	none of these, and no reply            Timeout, Unknown, at the deadline
 //
 // # See also

@@ -16,11 +16,7 @@ const maxGroupLanes = 1 << 14
 // beginning from a batch that comes twice.
 const seriesShift = 40
 
-// recentBatches is how many batches of a lane are remembered with their requests, to answer a node that missed some.
-const recentBatches = 256
-
-// lane is the ordered stream to one node, or to one group. As a zmsg.Replier it carries the reply to a request of the
-// node back; the token is the request's number there.
+// lane is the ordered stream to one node, or to one group. It carries the replies to requests of the node back: see asker.
 type lane struct {
 	// Set at construction.
 	link    *Link
@@ -31,20 +27,18 @@ type lane struct {
 	gone atomic.Bool // the node was lost: nothing is sent any more; set with Link.mu held
 
 	giveUps giveUps // of requests of the node
+	askers  askers  // owned by the receive goroutine
 
 	// Guarded by Link.mu.
 	seq        uint64 // requests so far
 	head, tail int32  // list of waiting requests, -1: none
-	recent     []batchRange
-	recentAt   int
+	probed     probed
 
 	// Owned by the outbox.
-	number uint64 // of the last batch
-	batch  *batch // the open one, nil if none
+	number uint64    // of the last batch
+	me     *subjects // from whom it was; nil before the first
+	batch  *batch    // the open one, nil if none
 }
-
-// batchRange is which requests of the lane a batch carried.
-type batchRange struct{ number, first, last uint64 }
 
 // laneLocked returns the lane to node, making it if need be. Link.mu is held.
 func (l *Link) laneLocked(node zmsg.NodeRef) *lane {
@@ -73,16 +67,6 @@ func (l *Link) groupLaneLocked(group string) *lane {
 	ln := &lane{link: l, subject: l.groups + Token(group), head: -1, tail: -1, number: l.series << seriesShift}
 	l.out[group] = ln
 	return ln
-}
-
-// rememberLocked notes which requests a batch carries. Link.mu is held.
-func (ln *lane) rememberLocked(b batchRange) {
-	if len(ln.recent) < recentBatches {
-		ln.recent = append(ln.recent, b)
-		return
-	}
-	ln.recent[ln.recentAt] = b
-	ln.recentAt = (ln.recentAt + 1) % recentBatches
 }
 
 // appendNotice appends the last token of the subject where "no responders" comes back for a batch of the lane: which

@@ -174,13 +174,15 @@ type Link struct {
 	out       map[string]*lane // lanes to groups
 	requests  requests
 	sweepAt   time.Duration // when the timer fires; never if noSweep
+	lookAt    time.Duration // when to look next which lanes to probe
+	peersAt   time.Duration // when to probe all senders; 0: not
 	queue     []*chunk      // envelopes that wait for the outbox; only the last chunk can be empty
 	free      []*chunk
 	woken     bool // the outbox was told, and has not found the queue empty since
 	waiting   int  // envelopes in the queue, and in the chunk that the outbox has taken
 	bytes     int  // of them
 
-	in inbound // the receive side
+	in inbound // the receive side; its lock is taken inside mu
 
 	limits logLimiter
 }
@@ -247,7 +249,7 @@ func (l *Link) Start(ctx context.Context) error {
 	}
 
 	l.unobserve = l.cfg.Bus.Observe(Events{
-		Up: func() { l.setUp(true) }, Down: l.down, Dropped: l.dropped,
+		Up: l.returned, Down: l.down, Dropped: l.dropped,
 		Error: func(err error) { l.warn("bus_error", "bus error", "err", err) },
 	})
 	l.seen.Lock()
@@ -393,6 +395,17 @@ func (l *Link) Lost(node zmsg.NodeRef) {
 	l.poke()
 }
 
+// returned is the driver's word that there is a connection (again): what waited for it is sent, and the nodes that sent
+// something meanwhile learn what was lost.
+func (l *Link) returned() {
+	l.setUp(true)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+	l.askSenders(0)
+}
+
 // down is the driver's word that the connection is lost.
 func (l *Link) down(err error) {
 	l.setUp(false)
@@ -457,6 +470,7 @@ func (l *Link) setUpLocked(up bool) {
 func (l *Link) dropped(n int) {
 	l.cfg.Metrics.SlowDrops.Add(float64(n))
 	l.warn("slow", "bus messages dropped, handlers too slow", "count", n)
+	l.askSenders(peersAfter)
 }
 
 // warn logs at a bounded rate for each key.

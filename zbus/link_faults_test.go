@@ -292,7 +292,7 @@ func TestRepliesMeetTheirRequestOnly(t *testing.T) {
 	r, err := bus.Receive(func(m zbus.Msg) {
 		_, rest, err := zmsg.DecodeBatchHead(m.Data)
 		for e := (zmsg.Envelope{}); err == nil && len(rest) > 0; {
-			if rest, err = zmsg.NextEnvelope(rest, &e); err == nil {
+			if rest, err = zmsg.NextEnvelope(rest, &e); err == nil && e.Request != 0 {
 				requests <- e.Request
 			}
 		}

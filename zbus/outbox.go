@@ -27,8 +27,10 @@ type chunk struct {
 type item struct {
 	lane *lane
 	end  int
-	slot int32  // its request, -1: none
-	mark uint64 // the slot's generation; once taken, the request's position in its lane
+	slot int32 // its request, -1: none
+	// Of a request: the slot's generation; once taken, its position in its lane. Of a reply: the request's deadline, since
+	// Link.base.
+	mark uint64
 	kind wirepb.EnvelopeKind
 	skip bool // not to be sent after all: set by takeLocked
 }
@@ -40,6 +42,7 @@ type batch struct {
 	envelopes   [len(kindNames)]int // by kind
 	requests    int
 	first, last uint64 // of the lane's requests; last is 0 without
+	from, to    int    // its envelopes are those of the lane among these items of the outbox's chunk
 }
 
 func (b *batch) count() (n int) {
@@ -76,6 +79,16 @@ func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
 	return nil
 }
 
+// enqueueReplyLocked is enqueueLocked for a reply that is of use until deadline, since Link.base.
+func (l *Link) enqueueReplyLocked(ln *lane, e *zmsg.Envelope, deadline time.Duration) error {
+	err := l.enqueueLocked(ln, e, -1)
+	if err == nil {
+		items := l.queue[len(l.queue)-1].items
+		items[len(items)-1].mark = uint64(deadline)
+	}
+	return err
+}
+
 // lastChunkLocked returns the chunk that takes the next envelope. Link.mu is held.
 func (l *Link) lastChunkLocked() *chunk {
 	if n := len(l.queue); n > 0 && len(l.queue[n-1].buf) < chunkBytes {
@@ -104,11 +117,13 @@ func (l *Link) freeLocked(c *chunk) {
 // outbox is what the outbox goroutine works with.
 type outbox struct {
 	l     *Link
+	chunk *chunk   // what is being published
 	open  []*batch // batches in the making, in the order of their beginning
 	free  []*batch
 	group bool // the open batch is a group's
 	reply []byte
 	ended []ended
+	kept  kept
 }
 
 // runOutbox publishes what waits, in order. Envelopes to one node are packed into one batch as long as nothing else
@@ -118,6 +133,7 @@ func (l *Link) runOutbox() {
 	o := &outbox{l: l}
 	for stopping := false; !stopping; {
 		select {
+		case <-o.kept.again():
 		case <-l.wake:
 			// Whoever is ready to run gets the chance to add its envelope to the same batch. With nobody ready this
 			// returns at once.
@@ -125,13 +141,19 @@ func (l *Link) runOutbox() {
 		case <-l.stop:
 			stopping = true
 		}
-		for o.publishWaiting() {
-		}
+		o.run()
 		l.poke()
 	}
 	l.mu.Lock()
 	l.outEnded = true // what comes from here on is refused; what came before the last look is sent
 	l.mu.Unlock()
+	o.run()
+	o.dropKept()
+}
+
+// run publishes all that waits, as far as the bus takes it.
+func (o *outbox) run() {
+	o.publishKept()
 	for o.publishWaiting() {
 	}
 }
@@ -149,7 +171,13 @@ func (o *outbox) publishWaiting() bool {
 	l.queue = slices.Delete(l.queue, 0, 1) // a handful of pointers: at most OutboxBytes / chunkBytes
 	o.takeLocked(c)
 	l.mu.Unlock()
+	o.publishChunk(c)
+	return true
+}
 
+// publishChunk publishes what takeLocked left of a chunk, and frees it.
+func (o *outbox) publishChunk(c *chunk) {
+	l := o.l
 	for i := range o.ended {
 		l.finish(&o.ended[i], zmsg.CodeTimeout, "the deadline passed before the request was sent")
 	}
@@ -157,23 +185,24 @@ func (o *outbox) publishWaiting() bool {
 	clear(o.ended)
 	o.ended = o.ended[:0]
 
+	o.chunk = c
 	start := 0
 	for i := range c.items {
 		it := &c.items[i]
 		if !it.skip {
-			o.add(it, c.buf[start:it.end])
+			o.add(i, c.buf[start:it.end])
 		}
 		start = it.end
 	}
 	o.flush()
 
 	l.mu.Lock()
-	l.waiting -= len(c.items)
-	l.bytes -= len(c.buf)
+	n, size := o.kept.take() // they still wait
+	l.waiting -= len(c.items) - n
+	l.bytes -= len(c.buf) - size
 	l.freeLocked(c)
 	l.cfg.Metrics.Waiting.Set(float64(l.requests.n))
 	l.mu.Unlock()
-	return true
 }
 
 // takeLocked decides for each envelope whether it is still to be sent. From here on its request counts as sent.
@@ -209,8 +238,9 @@ func (o *outbox) takeLocked(c *chunk) {
 	}
 }
 
-// add puts an envelope into its lane's batch.
-func (o *outbox) add(it *item, envelope []byte) {
+// add puts an envelope, that of the chunk's item i, into its lane's batch.
+func (o *outbox) add(i int, envelope []byte) {
+	it := &o.chunk.items[i]
 	ln := it.lane
 	group := ln.id == 0
 	if len(o.open) > 0 && (group != o.group || group && ln.batch == nil) {
@@ -221,7 +251,7 @@ func (o *outbox) add(it *item, envelope []byte) {
 	if b != nil && len(b.buf)+len(envelope) > o.l.cfg.BatchBytes {
 		// Only this one goes: the others are to other nodes.
 		o.publish(b)
-		b.begin(o.l.me.Load().self, ln)
+		b.begin(o.l.me.Load(), ln, i)
 	}
 	if b == nil {
 		if n := len(o.free); n > 0 {
@@ -229,11 +259,12 @@ func (o *outbox) add(it *item, envelope []byte) {
 		} else {
 			b = &batch{}
 		}
-		b.begin(o.l.me.Load().self, ln)
+		b.begin(o.l.me.Load(), ln, i)
 		ln.batch = b
 		o.open = append(o.open, b)
 	}
 	b.buf = append(b.buf, envelope...)
+	b.to = i
 	b.envelopes[it.kind]++
 	if it.slot >= 0 {
 		b.requests++
@@ -244,8 +275,15 @@ func (o *outbox) add(it *item, envelope []byte) {
 	}
 }
 
-func (b *batch) begin(self zmsg.NodeRef, ln *lane) {
-	*b = batch{lane: ln, buf: zmsg.AppendBatchHead(b.buf[:0], zmsg.BatchHead{From: self, Number: ln.number + 1})}
+// begin makes b a batch of the lane that begins with the chunk's item i.
+func (b *batch) begin(me *subjects, ln *lane, i int) {
+	if ln.me != me {
+		if ln.me != nil { // others count what comes from the new name anew
+			ln.number = me.series << seriesShift
+		}
+		ln.me = me
+	}
+	*b = batch{lane: ln, from: i, buf: zmsg.AppendBatchHead(b.buf[:0], zmsg.BatchHead{From: me.self, Number: ln.number + 1})}
 }
 
 // flush publishes all open batches.
@@ -273,12 +311,12 @@ func (o *outbox) publish(b *batch) {
 		reply = string(o.reply)
 	}
 	if b.requests > 0 {
-		// Before publishing: the answer that it was missed may come at once.
-		l.mu.Lock()
-		ln.rememberLocked(batchRange{ln.number + 1, b.first, b.last})
-		l.mu.Unlock()
+		o.number(b) // before publishing: the answer that it was missed may come at once
 	}
-	err := l.cfg.Bus.Publish(ln.subject, reply, b.buf)
+	err := ErrDown
+	if !o.kept.pausing(l) {
+		err = l.cfg.Bus.Publish(ln.subject, reply, b.buf)
+	}
 	if err == nil {
 		ln.number++
 		l.counts.sent(b)
@@ -287,9 +325,32 @@ func (o *outbox) publish(b *batch) {
 	o.failed(b, err)
 }
 
-// failed ends the requests of a batch that the bus refused: none was executed.
+// number notes in the requests of b which batch carries them.
+func (o *outbox) number(b *batch) {
+	l := o.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := b.from; i <= b.to; i++ {
+		it := &o.chunk.items[i]
+		if it.lane != b.lane || it.slot < 0 || it.skip {
+			continue
+		}
+		if q := &l.requests.slots[it.slot]; q.lane == b.lane && q.seq == it.mark {
+			q.batch = b.lane.number + 1
+		}
+	}
+}
+
+// failed ends the requests of a batch that the bus refused: none was executed. Replies are kept while the bus is down.
 func (o *outbox) failed(b *batch, err error) {
 	l := o.l
+	keeps := 0
+	if errors.Is(err, ErrDown) {
+		keeps = o.keep(b)
+	}
+	if keeps == b.count() {
+		return
+	}
 	code, outcome, text := zmsg.CodeUnavailable, "down", "the bus is down"
 	switch {
 	case errors.Is(err, ErrFull):
@@ -299,8 +360,8 @@ func (o *outbox) failed(b *batch, err error) {
 	case errors.Is(err, ErrClosed):
 		outcome, text = "closed", "the bus is closed"
 	}
-	l.counts.drop(outcome, b.count()-b.requests)
-	l.warn("publish", "envelopes not sent", "count", b.count(), "err", err)
+	l.counts.drop(outcome, b.count()-b.requests-keeps)
+	l.warn("publish", "envelopes not sent", "count", b.count()-keeps, "err", err)
 	if b.requests == 0 {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 // Bounds of what the receive side remembers.
 const (
 	maxPeers  = 1 << 12 // senders; above, all are forgotten
+	maxLeft   = 1 << 8  // senders that were lost; above, all are forgotten
 	maxIntern = 1 << 12 // strings
 )
 
@@ -25,9 +26,11 @@ const controlMissed = 1
 
 // inbound is the receive side of a Link.
 type inbound struct {
-	mu     sync.Mutex // guards peers and groups, not what they point to
+	mu     sync.Mutex // guards these, not what they point to
 	peers  map[zmsg.NodeRef]*peer
-	groups map[string]*groupIn // by subject
+	left   map[zmsg.NodeRef]*peer // that discovery lost: they may be there all the same, and go on
+	unsure bool                   // some were forgotten altogether
+	groups map[string]*groupIn    // by subject
 
 	// Owned by the receive goroutine.
 	last    *peer // the sender of the last batch
@@ -38,10 +41,13 @@ type inbound struct {
 
 // peer is what is known of another node.
 type peer struct {
-	ref    zmsg.NodeRef // with memory of its own
-	gone   atomic.Bool  // forgotten: the next batch makes a new peer
-	number uint64       // of its last batch to the inbox
-	lane   *lane        // back to it
+	ref   zmsg.NodeRef // with memory of its own
+	gone  atomic.Bool  // forgotten: the next batch makes a new peer
+	known bool         // all that came from it is in number
+
+	// Owned by the receive goroutine.
+	number uint64 // of its last batch to the inbox
+	lane   *lane  // back to it
 }
 
 // groupIn is a group that this node joined.
@@ -53,12 +59,12 @@ type groupIn struct {
 }
 
 func (in *inbound) init() {
-	in.peers = make(map[zmsg.NodeRef]*peer)
+	in.peers, in.left = make(map[zmsg.NodeRef]*peer), make(map[zmsg.NodeRef]*peer)
 	in.groups = make(map[string]*groupIn)
 	in.strings = make(map[string]string)
 }
 
-// forgetAll has the next batch of each sender begin anew.
+// forgetAll has the next batch of each sender begin anew: the inbox has a new name.
 func (in *inbound) forgetAll() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -66,6 +72,7 @@ func (in *inbound) forgetAll() {
 		p.gone.Store(true)
 	}
 	clear(in.peers)
+	clear(in.left)
 }
 
 func (in *inbound) forget(node zmsg.NodeRef) {
@@ -74,6 +81,11 @@ func (in *inbound) forget(node zmsg.NodeRef) {
 	if p := in.peers[node]; p != nil {
 		p.gone.Store(true)
 		delete(in.peers, node)
+		if len(in.left) >= maxLeft {
+			clear(in.left)
+			in.unsure = true
+		}
+		in.left[p.ref] = p
 	}
 }
 
@@ -85,12 +97,33 @@ func (in *inbound) peer(ref zmsg.NodeRef) *peer {
 		return p
 	}
 	if len(in.peers) >= maxPeers {
+		for _, p := range in.peers {
+			p.gone.Store(true)
+		}
 		clear(in.peers)
+		in.unsure = true
+	}
+	if p := in.left[ref]; p != nil {
+		delete(in.left, ref)
+		p.gone.Store(false)
+		in.peers[p.ref] = p
+		return p
 	}
 	ref.ID = strings.Clone(ref.ID)
-	p := &peer{ref: ref}
+	p := &peer{ref: ref, known: !in.unsure}
 	in.peers[ref] = p
 	return p
+}
+
+// senders returns the nodes that this one has heard.
+func (in *inbound) senders() []zmsg.NodeRef {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	list := make([]zmsg.NodeRef, 0, len(in.peers))
+	for ref := range in.peers {
+		list = append(list, ref)
+	}
+	return list
 }
 
 // intern returns s with memory of its own.
@@ -245,11 +278,16 @@ func (l *Link) receiveBatch(m Msg, g *groupIn) {
 }
 
 // follows judges the number of a batch: the next, or later (some were lost on the way), is delivered; one that comes
-// twice or late is not, so that order holds. Of a sender not heard before, and in a new series, any number is the next.
+// twice or late is not, so that order holds. A group that was joined meanwhile, a sender that was forgotten, and a new
+// series begin with any number: what was before is not known. The inbox hears a sender from its first batch on.
 func (l *Link) follows(p *peer, last *uint64, number uint64, inbox bool) bool {
 	before := *last
+	begins := before == 0 || number>>seriesShift > before>>seriesShift
+	if begins && inbox && (p.known || before != 0) {
+		begins, before = false, number&^(1<<seriesShift-1)
+	}
 	switch {
-	case number == before+1, before == 0, number>>seriesShift > before>>seriesShift:
+	case begins, number == before+1:
 		*last = number
 		return true
 	case number > before:
@@ -312,17 +350,27 @@ func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.T
 			l.cfg.Handlers.Session(e, p.ref)
 		}
 	case wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL:
-		if e.ID == controlMissed {
-			l.missed(p, e.Seq, e.To)
-		} else if e.ID == controlGaveUp {
-			l.laneBack(p).gaveUp(e.Request)
-		} else if l.cfg.Handlers.Control != nil {
-			if !l.cfg.Handlers.Control(e, p.ref) {
-				return false
-			}
+		if !l.control(p, e) {
+			return false
 		}
 	}
 	l.counts.in[e.Kind].Inc()
+	return true
+}
+
+// control handles what nodes tell each other. It reports false for what is not of this wire.
+func (l *Link) control(p *peer, e *zmsg.Envelope) bool {
+	switch e.ID {
+	case controlMissed:
+		l.missed(p, e.Seq, e.To)
+	case controlGaveUp:
+		l.laneBack(p).gaveUp(e.Request)
+	case controlProbe:
+		_ = l.SendControl(p.ref, &zmsg.Envelope{ID: controlHere}) // refused: who asks asks again
+	case controlHere: // its number in the lane said all
+	default:
+		return l.cfg.Handlers.Control == nil || l.cfg.Handlers.Control(e, p.ref)
+	}
 	return true
 }
 
@@ -361,7 +409,7 @@ func (l *Link) message(p *peer, e *zmsg.Envelope, now time.Time) *zmsg.Message {
 	m.BorrowBody(e.Body)
 	if e.Request != 0 {
 		l.inbound.Add(1)
-		m.SetReplier(l.laneBack(p), e.Request)
+		m.SetReplier(l.laneBack(p).asker(m.Deadline), e.Request)
 	}
 	return m
 }
@@ -418,12 +466,8 @@ func (l *Link) nobody(notice string) {
 func (l *Link) missed(p *peer, first, last uint64) {
 	l.mu.Lock()
 	var list []ended
-	if ln := l.lanes[p.ref]; ln != nil {
-		for _, b := range ln.recent {
-			if b.number >= first && b.number <= last {
-				list = l.requests.endRange(list, ln, b.first, b.last)
-			}
-		}
+	if ln := l.lanes[p.ref]; ln != nil { // a request that is not sent yet has no batch
+		list = l.requests.endBatches(nil, ln, first, last)
 	}
 	l.mu.Unlock()
 	l.endUnsent(list, "missed", "it was lost on the way, or the node was too slow to receive it")

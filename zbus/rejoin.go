@@ -14,6 +14,7 @@ type subjects struct {
 	inbox   string
 	notices string // prefix of the subjects for "no responders"
 	before  string // the inbox under the epoch before, "" if there was none
+	series  uint64 // of what is sent under this name by lanes that were there before; see seriesShift
 }
 
 func (l *Link) subjectsOf(self zmsg.NodeRef) *subjects {
@@ -57,6 +58,10 @@ func (l *Link) Rejoin(ctx context.Context, self zmsg.NodeRef) error {
 	}
 	old, now := l.me.Load(), l.subjectsOf(self)
 	now.before = old.inbox
+	l.mu.Lock()
+	l.series++
+	now.series = l.series
+	l.mu.Unlock()
 	if err := now.subscribe(ctx, receiver); err != nil {
 		_ = now.unsubscribe(receiver)
 		return fmt.Errorf("zbus: rejoin as %s: %w", self, err)

@@ -29,6 +29,7 @@ type request struct {
 	gen        uint64
 	lane       *lane
 	seq        uint64 // position among the lane's requests
+	batch      uint64 // number of the batch that carried it; 0 before
 	deadline   time.Duration
 	replier    zmsg.Replier
 	token      uint64
@@ -120,6 +121,22 @@ func (t *requests) endRange(list []ended, ln *lane, first, last uint64) []ended 
 	return list
 }
 
+// endBatches ends the requests of ln that batches first to last carried, and appends them to list.
+func (t *requests) endBatches(list []ended, ln *lane, first, last uint64) []ended {
+	for slot := ln.head; slot >= 0; {
+		q := &t.slots[slot]
+		next := q.next
+		if q.batch == 0 || q.batch > last { // they rise along the list
+			break
+		}
+		if q.batch >= first {
+			list = append(list, t.end(slot))
+		}
+		slot = next
+	}
+	return list
+}
+
 // dueLocked makes sure that the sweeper wakes for the deadline. The timer may fire early (its request had a reply
 // meanwhile), never late; so the common case, a later deadline than one that waits, costs nothing.
 func (l *Link) dueLocked(deadline time.Duration) {
@@ -147,6 +164,7 @@ func (l *Link) sweep() {
 	l.mu.Lock()
 	now := time.Since(l.base)
 	l.sweepAt = noSweep
+	probes := l.probesLocked(now)
 	for slot := range l.requests.slots {
 		q := &l.requests.slots[slot]
 		switch {
@@ -157,7 +175,11 @@ func (l *Link) sweep() {
 			l.sweepAt = q.deadline
 		}
 	}
-	if l.sweepAt != noSweep {
+	if l.sweepAt != noSweep || l.peersAt != 0 {
+		l.sweepAt = min(l.sweepAt, now+probeAfter)
+		if l.peersAt != 0 {
+			l.sweepAt = min(l.sweepAt, l.peersAt)
+		}
 		l.sweepAt = max(l.sweepAt, now+sweepEvery)
 		l.timer.Reset(l.sweepAt - now)
 	}
@@ -167,5 +189,6 @@ func (l *Link) sweep() {
 		l.finish(&list[i], zmsg.CodeTimeout, "no reply within the deadline")
 	}
 	l.counts.request("timeout", len(list))
+	l.probe(probes)
 	l.poke()
 }

@@ -45,7 +45,7 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	if l.self.Is(m.From.Node) {
 		e.FromActor = m.From.Actor
 	}
-	var deadline time.Duration // since base
+	var deadline, due time.Duration // since base; due: when to look at it first
 	if r != nil || !m.Deadline.IsZero() {
 		now := time.Now()
 		left := l.cfg.DefaultTimeout
@@ -55,11 +55,12 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 		if left <= 0 {
 			return errExpired
 		}
-		deadline = now.Sub(l.base) + left
+		due = now.Sub(l.base)
+		deadline, due = due+left, due+min(left, probeAfter)
 		e.TimeoutMs = milliseconds(left)
 	}
 
-	number, err := l.enqueue(node, e, r, token, deadline)
+	number, err := l.enqueue(node, e, r, token, deadline, due)
 	if w, ok := r.(zmsg.Waiter); ok && err == nil {
 		w.OnGiveUp(token, l, number) // not with mu held: he may have given up already
 	}
@@ -68,7 +69,7 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 
 // enqueue puts an envelope into the lane of its node, and the request, if r is set, into the table. It returns the
 // request's number.
-func (l *Link) enqueue(node zmsg.NodeRef, e *zmsg.Envelope, r zmsg.Replier, token uint64, deadline time.Duration) (number uint64, err error) {
+func (l *Link) enqueue(node zmsg.NodeRef, e *zmsg.Envelope, r zmsg.Replier, token uint64, deadline, due time.Duration) (number uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.admitLocked(len(e.Body)); err != nil {
@@ -88,7 +89,7 @@ func (l *Link) enqueue(node zmsg.NodeRef, e *zmsg.Envelope, r zmsg.Replier, toke
 		l.requests.end(slot)
 		return 0, err
 	}
-	l.dueLocked(deadline)
+	l.dueLocked(due)
 	return e.Request, nil
 }
 
@@ -156,8 +157,9 @@ func (l *Link) admitLocked(n int) error {
 
 var replyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Reply implements zmsg.Replier for requests that came from the lane's node: token is the request's number there.
-func (ln *lane) Reply(token uint64, r *zmsg.Reply) {
+// reply sends the reply to a request of the lane's node: token is its number there. While the bus is down the reply
+// waits, until the deadline (since Link.base) at most.
+func (ln *lane) reply(token uint64, r *zmsg.Reply, deadline time.Duration) {
 	l := ln.link
 	e := zmsg.Envelope{
 		Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY, Request: token,
@@ -185,17 +187,15 @@ func (ln *lane) Reply(token uint64, r *zmsg.Reply) {
 		l.counts.drop("closed", 1)
 	case ln.gone.Load():
 		l.counts.drop("node_lost", 1)
-	case !l.up.Load():
-		l.counts.drop("down", 1)
 	case l.waiting >= 2*l.cfg.OutboxMessages || l.bytes+len(e.Body) > 2*l.cfg.OutboxBytes && l.waiting > 0:
 		l.counts.drop("full", 1)
 	default:
-		if int64(len(e.Body)) > l.maxBytes.Load() || l.enqueueLocked(ln, &e, -1) != nil {
+		if int64(len(e.Body)) > l.maxBytes.Load() || l.enqueueReplyLocked(ln, &e, deadline) != nil {
 			e = zmsg.Envelope{
 				Kind: e.Kind, Request: token, Code: zmsg.CodeTooLarge, Outcome: r.Outcome,
 				Text: "the reply is above the bus's limit",
 			}
-			_ = l.enqueueLocked(ln, &e, -1) // a few bytes: never above the limit
+			_ = l.enqueueReplyLocked(ln, &e, deadline) // a few bytes: never above the limit
 		}
 	}
 	l.mu.Unlock()

@@ -11,7 +11,8 @@ type Bus struct {
 	// closed, busy, missed.
 	Requests CounterVec
 	Waiting  Gauge // requests that wait for their outcome now
-	// Dropped envelopes of this node that nobody waits for, by reason: no_responders, down, full, node_lost, too_large, closed.
+	// Dropped envelopes of this node that nobody waits for, by reason: no_responders, down, full, node_lost, too_large, closed,
+	// expired (replies that the bus was down for until their deadline), rejoined.
 	Dropped CounterVec
 	// LateReplies are replies that no request waited for: late, double, or from a node that was not asked.
 	LateReplies Counter

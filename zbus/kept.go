@@ -1,0 +1,168 @@
+package zbus
+
+import (
+	"time"
+
+	"zgame/zmsg/wirepb"
+)
+
+// Replies that cannot be sent because the bus is down are kept until it is up, or until the deadline of their request: the
+// one who asks may be connected, and wait. They count as waiting in the outbox and share its bounds.
+const (
+	keptRetry = 50 * time.Millisecond // pause after a bus that says it is up has refused
+	keptPrune = time.Second           // how often expired ones are looked for while the bus is down
+)
+
+// kept is what the outbox keeps. It belongs to the outbox's goroutine.
+type kept struct {
+	chunks []*chunk // in the order of sending; before what is in Link.queue
+	paused time.Time
+	timer  *time.Timer // nil before the first use
+	down   bool
+
+	// Of the chunk that is being published: what of it was kept.
+	n, size int
+}
+
+// again is when the outbox looks at what is kept though nobody woke it; nil while there is nothing.
+func (k *kept) again() <-chan time.Time {
+	if len(k.chunks) == 0 {
+		return nil
+	}
+	wait := keptRetry
+	if k.down {
+		wait = keptPrune
+	}
+	if k.timer == nil {
+		k.timer = time.NewTimer(wait)
+	} else {
+		k.timer.Reset(wait)
+	}
+	return k.timer.C
+}
+
+// pausing reports whether the bus is down, or has just said so by refusing: what came before is kept, so nothing goes before it.
+func (k *kept) pausing(l *Link) bool {
+	k.down = !l.up.Load()
+	return k.down || !k.paused.IsZero() && time.Since(k.paused) < keptRetry
+}
+
+func (k *kept) take() (n, size int) {
+	n, size = k.n, k.size
+	k.n, k.size = 0, 0
+	return n, size
+}
+
+// keep keeps the replies of a batch that the bus refused. It returns how many.
+func (o *outbox) keep(b *batch) (n int) {
+	k, c := &o.kept, o.chunk
+	if !k.down {
+		k.paused = time.Now()
+	}
+	for i := b.from; i <= b.to; i++ {
+		it := &c.items[i]
+		if it.lane != b.lane || it.skip || it.kind != wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY {
+			continue
+		}
+		start := 0
+		if i > 0 {
+			start = c.items[i-1].end
+		}
+		k.add(it, c.buf[start:it.end])
+		n++
+	}
+	return n
+}
+
+func (k *kept) add(it *item, envelope []byte) {
+	last := len(k.chunks) - 1
+	if last < 0 || len(k.chunks[last].buf) >= chunkBytes {
+		k.chunks = append(k.chunks, &chunk{})
+		last++
+	}
+	c := k.chunks[last]
+	c.buf = append(c.buf, envelope...)
+	c.items = append(c.items, item{lane: it.lane, end: len(c.buf), slot: -1, mark: it.mark, kind: it.kind})
+	k.n++
+	k.size += len(envelope)
+}
+
+// publishKept sends what is kept, if the bus is up; else it lets go what is of no use any more, as far as whole chunks are.
+func (o *outbox) publishKept() {
+	k, l := &o.kept, o.l
+	if len(k.chunks) == 0 {
+		return
+	}
+	chunks := k.chunks
+	k.chunks = nil
+	if k.pausing(l) {
+		for _, c := range chunks {
+			if o.useless(c) {
+				o.release(c)
+			} else {
+				k.chunks = append(k.chunks, c)
+			}
+		}
+		return
+	}
+	for _, c := range chunks { // what is refused again goes into new chunks, in the same order
+		l.mu.Lock()
+		o.takeLocked(c)
+		l.mu.Unlock()
+		o.expire(c)
+		o.publishChunk(c)
+	}
+}
+
+// expire skips the replies whose deadline has passed.
+func (o *outbox) expire(c *chunk) {
+	now := uint64(time.Since(o.l.base))
+	n := 0
+	for i := range c.items {
+		if it := &c.items[i]; !it.skip && it.mark <= now {
+			it.skip = true
+			n++
+		}
+	}
+	o.l.counts.drop("expired", n)
+}
+
+// useless reports whether nobody waits for any reply of the chunk.
+func (o *outbox) useless(c *chunk) bool {
+	now := uint64(time.Since(o.l.base))
+	for i := range c.items {
+		if it := &c.items[i]; it.mark > now && !it.lane.gone.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+// release drops a chunk of kept replies that are of no use.
+func (o *outbox) release(c *chunk) {
+	l := o.l
+	l.mu.Lock()
+	o.takeLocked(c) // counts those whose node is lost
+	l.waiting -= len(c.items)
+	l.bytes -= len(c.buf)
+	l.mu.Unlock()
+	o.expire(c)
+}
+
+// dropKept ends the keeping, when the link closes.
+func (o *outbox) dropKept() {
+	l := o.l
+	n := 0
+	l.mu.Lock()
+	for _, c := range o.kept.chunks {
+		n += len(c.items)
+		l.waiting -= len(c.items)
+		l.bytes -= len(c.buf)
+	}
+	l.mu.Unlock()
+	o.kept.chunks = nil
+	l.counts.drop("closed", n)
+	if o.kept.timer != nil {
+		o.kept.timer.Stop()
+	}
+}
