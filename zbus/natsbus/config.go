@@ -40,9 +40,10 @@ type Config struct {
 	PingInterval time.Duration
 	// WriteTimeout bounds a write to the socket, and so how long Publish can wait for room in it. Defaults to 5 s.
 	WriteTimeout time.Duration
-	// Pending is how many received messages wait for a receiver's handler; more are dropped, and reported through
-	// Events.Dropped. Defaults to 65,536.
-	Pending int
+	// Pending and PendingBytes are how many received messages wait for a receiver's handler, and how large they are
+	// together; more (up to some 8,000 messages and 200 KiB more) are dropped, and reported through Events.Dropped. Default to
+	// 65,536 and 64 MiB.
+	Pending, PendingBytes int
 
 	// Logger; nil discards.
 	Logger *slog.Logger
@@ -66,6 +67,9 @@ func (c Config) withDefaults() Config {
 	def(&c.WriteTimeout, 5*time.Second)
 	if c.Pending == 0 {
 		c.Pending = 1 << 16
+	}
+	if c.PendingBytes == 0 {
+		c.PendingBytes = 64 << 20
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -96,6 +100,9 @@ func (c Config) validate() error {
 	}
 	if c.Pending < 0 {
 		bad("Pending is %d: expected a positive number", c.Pending)
+	}
+	if c.PendingBytes < 0 {
+		bad("PendingBytes is %d: expected a positive number of bytes", c.PendingBytes)
 	}
 	ways := 0
 	for _, set := range []bool{c.User != "", c.Token != "", c.Creds != "", c.NKey != ""} {

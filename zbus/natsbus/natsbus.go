@@ -18,21 +18,27 @@
 // # Failure
 //
 // A lost connection is made again for ever, also when the server refuses the credentials meanwhile. A receiver whose
-// handler is too slow loses messages; Events.Dropped tells how many.
+// handler is too slow loses messages, by number or by size (Config.Pending); Events.Dropped tells how many. A write that
+// failed or found no room in the socket for Config.WriteTimeout ends the connection, as what was published shortly before is lost.
 package natsbus
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"zgame/internal/lograte"
 	"zgame/zbus"
 )
+
+// slowLogEvery is how often drops are logged at most.
+const slowLogEvery = 10 * time.Second
 
 // flushWithin bounds Flush and Subscribe where the context has no deadline: nats.go wants one.
 const flushWithin = 30 * time.Second
@@ -44,6 +50,8 @@ type Bus struct {
 	nc        *nats.Conn
 	observers zbus.Observers
 	gone      chan struct{} // closed when nats.go has told its last event
+
+	slowLog lograte.Limiter // set at construction
 
 	closed  atomic.Bool
 	isUp    atomic.Bool           // between up and down
@@ -64,6 +72,7 @@ func New(cfg Config) (*Bus, error) {
 		return nil, err
 	}
 	b := &Bus{cfg: cfg, gone: make(chan struct{}), receivers: make(map[*receiver]struct{})}
+	b.slowLog.Every = slowLogEvery
 	opts := []nats.Option{
 		nats.Name(cfg.Name),
 		nats.Timeout(cfg.ConnectTimeout),
@@ -72,7 +81,9 @@ func New(cfg Config) (*Bus, error) {
 		nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(cfg.ReconnectWait),
 		nats.ReconnectJitter(cfg.ReconnectWait/2, cfg.ReconnectWait/2),
-		nats.ReconnectBufSize(-1), // none: ErrDown at once instead
+		nats.ReconnectBufSize(-1),      // none: ErrDown at once instead
+		nats.ReconnectOnFlusherError(), // a write that failed has lost what was published before: that ends the connection
+		nats.SetCustomDialer(&dialer{net.Dialer{Timeout: cfg.ConnectTimeout}, b}),
 		nats.PingInterval(cfg.PingInterval),
 		nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(cfg.WriteTimeout),
@@ -156,7 +167,21 @@ func (b *Bus) Publish(subject, reply string, data []byte) error {
 	if err == nil {
 		return nil
 	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		// The write was cut, or there was no room for WriteTimeout; nats.go has thrown away what was published before, and in the
+		// second case goes on. That must not pass in silence: the connection ends.
+		_ = b.nc.ForceReconnect()
+	}
 	return b.mapped(err)
+}
+
+// relieve is called by nats.go's reader now and then: what it has read is in the channels of the receivers.
+func (b *Bus) relieve() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for r := range b.receivers {
+		r.q.relieve()
+	}
 }
 
 // mapped is err in the words of zbus.

@@ -168,12 +168,12 @@ func TestLameDuck(t *testing.T) {
 func TestConfigFaultsTogether(t *testing.T) {
 	t.Parallel()
 	_, err := natsbus.New(natsbus.Config{
-		URL: "http://x,nats://", User: "u", Token: "t", Pending: -1, CertFile: "c", PingInterval: -1,
+		URL: "http://x,nats://", User: "u", Token: "t", Pending: -1, PendingBytes: -1, CertFile: "c", PingInterval: -1,
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{`scheme "http"`, "no host", "exclude", "Pending", "KeyFile", "PingInterval"} {
+	for _, want := range []string{`scheme "http"`, "no host", "exclude", "Pending is", "PendingBytes is", "KeyFile", "PingInterval"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in: %v", want, err)
 		}

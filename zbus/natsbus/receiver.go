@@ -3,7 +3,7 @@ package natsbus
 import (
 	"context"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -14,15 +14,11 @@ import (
 // puts each message into it in the order of the wire, and drops (counting it at the subscription) what finds it full.
 type receiver struct {
 	bus  *Bus
-	ch   chan *nats.Msg
+	q    *queue
 	stop chan struct{} // closed by Close, after nothing can arrive any more
 	done chan struct{} // closed when the goroutine has ended
 
-	// losing is set while drops may go uncounted. nats.go tells of a slow consumer once for a run of drops of one
-	// subscription, which is early but not complete. A drop happens only while the channel is full, and the next
-	// message that the handler's goroutine takes then leaves at most one place free: it looks for that, and counts
-	// from there on until it has found the channel empty. So no drop is missed.
-	losing atomic.Bool
+	telling sync.Mutex // one at a time tells of drops
 
 	mu      sync.Mutex // guards all below
 	subs    map[string]*subscription
@@ -38,57 +34,58 @@ type subscription struct {
 
 func newReceiver(b *Bus, h func(zbus.Msg)) *receiver {
 	r := &receiver{
-		bus: b, ch: make(chan *nats.Msg, b.cfg.Pending), stop: make(chan struct{}), done: make(chan struct{}),
+		bus: b, q: newQueue(b.cfg.Pending, b.cfg.PendingBytes), stop: make(chan struct{}), done: make(chan struct{}),
 		subs: make(map[string]*subscription),
 	}
-	go r.run(h) // owned by the receiver; ends when Close says so and the channel is empty; Close waits for it
+	go r.run(h) // owned by the receiver; ends when Close says so and nothing waits; Close waits for it
 	return r
 }
 
 func (r *receiver) run(h func(zbus.Msg)) {
 	defer close(r.done)
 	for {
-		select {
-		case m := <-r.ch:
-			r.handle(m, h)
-		case <-r.stop:
-			for {
-				select {
-				case m := <-r.ch:
+		m := r.q.next()
+		if m == nil {
+			if r.q.losing.Load() {
+				r.q.losing.Store(false)
+				r.countDrops()
+			}
+			select {
+			case m = <-r.q.ch:
+				r.q.woken()
+			case <-r.stop:
+				r.q.woken()
+				for m := r.q.next(); m != nil; m = r.q.next() {
 					r.handle(m, h)
-				default:
-					r.countDrops()
-					return
 				}
+				r.countDrops()
+				return
 			}
 		}
+		r.handle(m, h)
 	}
 }
 
 func (r *receiver) handle(m *nats.Msg, h func(zbus.Msg)) {
 	none := len(m.Data) == 0 && m.Header != nil && m.Header.Get("Status") == "503"
-	if len(r.ch) >= cap(r.ch)-1 {
-		r.losing.Store(true)
-	}
 	h(zbus.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data, NoResponders: none})
-	if r.losing.Load() {
-		if len(r.ch) == 0 {
-			r.losing.Store(false)
-		}
+	if r.q.losing.Load() {
 		r.countDrops()
 	}
 }
 
 // slow starts the counting of drops. It runs on nats.go's goroutine for events.
 func (r *receiver) slow() {
-	r.losing.Store(true)
+	r.q.losing.Store(true)
 	r.countDrops()
 }
 
 // countDrops reports the drops that were not reported yet.
 func (r *receiver) countDrops() {
+	r.telling.Lock()
+	defer r.telling.Unlock()
 	r.mu.Lock()
-	total := r.retired
+	total := r.retired + r.q.dropped()
 	for _, s := range r.subs {
 		n, _ := s.sub.Dropped()
 		total += n
@@ -99,7 +96,9 @@ func (r *receiver) countDrops() {
 	}
 	r.mu.Unlock()
 	if n > 0 {
-		r.bus.cfg.Logger.Warn("bus messages dropped: handler too slow", "count", n)
+		if suppressed, ok := r.bus.slowLog.Allow(time.Now()); ok {
+			r.bus.cfg.Logger.Warn("bus messages dropped: handler too slow", "count", n, "suppressed", suppressed)
+		}
 		r.bus.observers.Dropped(n)
 	}
 }
@@ -124,7 +123,7 @@ func (r *receiver) Subscribe(ctx context.Context, subject string) error {
 	}
 	s := r.subs[subject]
 	if s == nil {
-		sub, err := r.bus.nc.ChanSubscribe(subject, r.ch)
+		sub, err := r.bus.nc.ChanSubscribe(subject, r.q.ch)
 		if err != nil {
 			r.mu.Unlock()
 			return r.bus.mapped(err)
