@@ -81,8 +81,12 @@ bench: ## benchmarks, next to their baselines (BENCHTIME=1s COUNT=1)
 bench-peers: ## actors next to a raw mailbox, a channel and protoactor-go: one table of ratios (PEERS='-rounds 5 -only tell')
 	cd bench && go run ./cmd/peers $(PEERS)
 
+bench-bus: ## two nodes over NATS in three processes next to the bare client: one table of ratios (BUS='-rounds 3 -only one-way')
+	cd bench && go run ./cmd/bus $(BUS)
+
 bench-smoke: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./...
+	$(MAKE) bench-bus BUS='-rounds 1 -time 20ms'
 
 docs: ## links between the documents lead somewhere
 	go test ./internal/doctest
@@ -104,4 +108,4 @@ ci: ## everything CI runs; what needs the browser or Node is installed by .ci/ru
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
-.PHONY: help build cross test race lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-smoke docs vuln clean ci
+.PHONY: help build cross test race lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-smoke docs vuln clean ci

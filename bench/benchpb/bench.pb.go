@@ -233,6 +233,96 @@ func (*Block) Descriptor() ([]byte, []int) {
 	return file_bench_bench_proto_rawDescGZIP(), []int{4}
 }
 
+// Parcel is a request between processes, and its answer.
+type Parcel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Parcel) Reset() {
+	*x = Parcel{}
+	mi := &file_bench_bench_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Parcel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Parcel) ProtoMessage() {}
+
+func (x *Parcel) ProtoReflect() protoreflect.Message {
+	mi := &file_bench_bench_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Parcel.ProtoReflect.Descriptor instead.
+func (*Parcel) Descriptor() ([]byte, []int) {
+	return file_bench_bench_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Parcel) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+// Letter is a one-way message between processes.
+type Letter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Letter) Reset() {
+	*x = Letter{}
+	mi := &file_bench_bench_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Letter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Letter) ProtoMessage() {}
+
+func (x *Letter) ProtoReflect() protoreflect.Message {
+	mi := &file_bench_bench_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Letter.ProtoReflect.Descriptor instead.
+func (*Letter) Descriptor() ([]byte, []int) {
+	return file_bench_bench_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Letter) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
 var File_bench_bench_proto protoreflect.FileDescriptor
 
 const file_bench_bench_proto_rawDesc = "" +
@@ -245,7 +335,11 @@ const file_bench_bench_proto_rawDesc = "" +
 	"\x04Pong\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x03R\x01n:\x05\xe0\xe0\x18\xeb\a\"\x0e\n" +
 	"\x05Crash:\x05\xe0\xe0\x18\xec\a\"\x0e\n" +
-	"\x05Block:\x05\xe0\xe0\x18\xed\aB\x15Z\x13zgame/bench/benchpbb\x06proto3"
+	"\x05Block:\x05\xe0\xe0\x18\xed\a\"#\n" +
+	"\x06Parcel\x12\x12\n" +
+	"\x04body\x18\x01 \x01(\fR\x04body:\x05\xe0\xe0\x18\xee\a\"#\n" +
+	"\x06Letter\x12\x12\n" +
+	"\x04body\x18\x01 \x01(\fR\x04body:\x05\xe0\xe0\x18\xef\aB\x15Z\x13zgame/bench/benchpbb\x06proto3"
 
 var (
 	file_bench_bench_proto_rawDescOnce sync.Once
@@ -259,13 +353,15 @@ func file_bench_bench_proto_rawDescGZIP() []byte {
 	return file_bench_bench_proto_rawDescData
 }
 
-var file_bench_bench_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_bench_bench_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_bench_bench_proto_goTypes = []any{
-	(*Note)(nil),  // 0: zgame.bench.Note
-	(*Ping)(nil),  // 1: zgame.bench.Ping
-	(*Pong)(nil),  // 2: zgame.bench.Pong
-	(*Crash)(nil), // 3: zgame.bench.Crash
-	(*Block)(nil), // 4: zgame.bench.Block
+	(*Note)(nil),   // 0: zgame.bench.Note
+	(*Ping)(nil),   // 1: zgame.bench.Ping
+	(*Pong)(nil),   // 2: zgame.bench.Pong
+	(*Crash)(nil),  // 3: zgame.bench.Crash
+	(*Block)(nil),  // 4: zgame.bench.Block
+	(*Parcel)(nil), // 5: zgame.bench.Parcel
+	(*Letter)(nil), // 6: zgame.bench.Letter
 }
 var file_bench_bench_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -286,7 +382,7 @@ func file_bench_bench_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bench_bench_proto_rawDesc), len(file_bench_bench_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
