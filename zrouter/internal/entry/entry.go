@@ -1,0 +1,185 @@
+package entry
+
+import "zgame/zmsg"
+
+// Route says who owns the object, and since which version. A zero Owner with a version: nobody since then.
+type Route struct {
+	Owner   zmsg.NodeRef
+	Version zmsg.RouteVersion
+}
+
+// Phase is where an object stands on a node.
+type Phase uint8
+
+// The phases.
+const (
+	Absent    Phase = iota // nothing is known, or what is known is too old
+	Cached                 // another node owns it
+	Reading                // the record is being read
+	Claiming               // a create or a claim is under way
+	Loading                // owned; the state is being made of the record
+	Active                 // owned, with the state in memory
+	Checking               // as Active, but the record is being read first: somebody knows a newer version, or the lease is back
+	Releasing              // owned; the state is being written, and that nobody owns it
+	Settling               // owned, the memory is dropped, and a write of it is still under way
+)
+
+var phaseNames = [...]string{"absent", "cached", "reading", "claiming", "loading", "active", "checking", "releasing", "settling"}
+
+// String returns the phase's name in lower case, fit for a metric label.
+func (p Phase) String() string { return phaseNames[p] }
+
+// Resident reports whether there is a state in memory.
+func (p Phase) Resident() bool { return p == Active || p == Checking || p == Releasing }
+
+// Req is a request as an entry sees it. Whoever drives the entry has the message.
+type Req struct {
+	ID      uint64            // unique on this node
+	Hint    zmsg.RouteVersion // the newest version that the request has met on its way
+	Hops    uint8             // how often it was forwarded
+	Durable bool              // its success is told after the state is saved
+	Own     bool              // it asks that the object be owned here: it is not forwarded
+	Again   bool              // it could not be delivered to the owner once
+}
+
+// held is a success that is not told yet.
+type held struct {
+	req   Req
+	saved bool // a save under way has its effect
+}
+
+// Entry is what is known of one object on one node. The zero Entry is Absent. It is the node's under one epoch: a node that
+// joined again begins with new ones.
+type Entry struct {
+	Phase Phase
+	Route Route
+	Rev   uint64 // of the record, while this node owns it
+
+	Queue   []Req // wait for the phase to end, in order
+	Running int   // requests that were run and have not ended
+	Dirty   bool  // the memory has what no write has taken
+
+	Writing   bool // a save (Active, Checking, Settling), create, claim or release is under way
+	Unknown   bool // and its outcome is unknown: it is being resolved
+	Suspended bool // the lease is not valid
+	Leaving   bool // to be given up as soon as nothing runs
+	TooOld    bool // what is not saved is older than allowed: nothing new runs
+
+	held    []held
+	rounds  uint8 // of reading and claiming for the requests that wait
+	reading bool  // a read is under way
+	again   bool  // and may be older than what is known by now
+	resumed bool  // the lease is back, and the record was not seen since
+	bare    bool  // Releasing without a memory
+}
+
+// Admits reports whether a request would be run at once: what a driver may decide without Step.
+func (e *Entry) Admits() bool {
+	return e.Phase == Active && !e.Unknown && !e.Suspended && !e.Leaving && !e.TooOld
+}
+
+// Facts are what holds at the moment of an event.
+type Facts struct {
+	Self     zmsg.NodeRef
+	Home     zmsg.NodeRef // where the object would live if nobody owned it; zero: no node can have it
+	CanOwn   bool         // this node is ready, hosts the kind, and its lease is valid
+	OnDemand bool         // the kind is created, and claimed, by a request
+	MaxHops  uint8
+	MaxQueue int
+}
+
+// Kind is what happened.
+type Kind uint8
+
+// The events.
+const (
+	Asked       Kind = iota // a request arrived (Req)
+	HasRead                 // the record was read (Found, Route, Rev, OwnerDead)
+	ReadFailed              // it could not be
+	Wrote                   // the write under way has landed (Route: after create, claim and release; Rev)
+	Conflicted              // it has not, and never will: the record is another's, or at another revision
+	Failed                  // it has not, and never will; the record is as it was
+	Unclear                 // nobody knows
+	Loaded                  // the state is in memory
+	LoadFailed              // the record's state cannot be used
+	Ran                     // a request was run (Req; Dirty)
+	Panicked                // its handler panicked (Req): the memory may be half changed
+	SaveDue                 // it is time to save
+	Idle                    // nothing came for long
+	Leave                   // somebody asks to give it up
+	Overdue                 // what is not saved is older than allowed
+	Suspend                 // the lease is not valid any more
+	Resume                  // it is again, under the same epoch
+	Told                    // somebody says where the object lives (Route)
+	Undelivered             // a forwarded request (Req) has provably not arrived at Route
+	Expired                 // what is known about another's ownership is too old
+)
+
+// Event is what happened, with what the kind says.
+type Event struct {
+	Kind      Kind
+	Req       Req
+	Found     bool // the record is there, and not deleted
+	Route     Route
+	Rev       uint64
+	OwnerDead bool // it is proven that the record's owner never serves again
+	Dirty     bool // the handler has changed the state
+}
+
+// Op is what is to be done.
+type Op uint8
+
+// The effects.
+const (
+	Read    Op = iota // read the record; ends as HasRead or ReadFailed
+	Create            // write a new record owned by this node; ends as one of the four
+	Claim             // claim it, as Route and Rev say it is; likewise
+	Save              // save the memory as it is now; likewise
+	Release           // write the memory, or the record's state if nothing is loaded, and that nobody owns it; likewise
+	Resolve           // find out about the write under way; likewise
+	Load              // make the state of the record; ends as Loaded or LoadFailed
+	Run               // have the object run Req; ends as Ran or Panicked, unless Drop comes first
+	Forward           // send Req to Route.Owner, one hop further; may end as Undelivered
+	Answer            // refuse Req for Cause
+	Ack               // tell the success of Req
+	Drop              // drop the memory: what waits in its mailbox ends not executed, what runs ends unknown
+)
+
+var opNames = [...]string{"read", "create", "claim", "save", "release", "resolve", "load", "run", "forward", "answer", "ack", "drop"}
+
+// String returns the effect's name in lower case.
+func (o Op) String() string { return opNames[o] }
+
+// Cause is why a request is refused.
+type Cause uint8
+
+// The causes. All but Lost mean that the request was not executed.
+const (
+	Busy        Cause = iota // the queue is full
+	Unavailable              // the store does not answer, no node can own it, or this one may not serve now
+	Contended                // others were faster at claiming, round after round
+	Hops                     // forwarded too often
+	NotFound                 // no record, and the kind is not created on demand
+	NotInServer              // nobody owns it, and the kind is not claimed on demand
+	Moved                    // it asked to own, and another does (Route)
+	Unusable                 // the record's state cannot be loaded here
+	Lost                     // it ran, and the memory was lost before it was saved: unknown
+	Broken                   // its handler panicked: unknown
+)
+
+var causeNames = [...]string{"busy", "unavailable", "contended", "hops", "not_found", "not_in_server", "moved", "unusable", "lost", "panicked"}
+
+// String returns the cause's name in lower case, fit for a metric label.
+func (c Cause) String() string { return causeNames[c] }
+
+// Executed reports whether the request may have run.
+func (c Cause) Executed() bool { return c == Lost || c == Broken }
+
+// Effect is one thing to do.
+type Effect struct {
+	Op    Op
+	Req   Req
+	Route Route
+	Rev   uint64
+	Cause Cause
+}

@@ -1,0 +1,93 @@
+package entry
+
+import (
+	"strings"
+	"testing"
+)
+
+// mutant brings a known fault of such systems back. The zero mutant is Step as it is.
+type mutant struct {
+	id, name   string // as in the list of known faults
+	event      func(ev *Event, f *Facts) (lost bool)
+	after      func(e *Entry, ev *Event, out []Effect)
+	overwrites bool // a conflict is answered by writing what the record was not to be
+}
+
+func (m *mutant) step(e *Entry, f *Facts, ev *Event) []Effect {
+	if m.event != nil && m.event(ev, f) {
+		return nil
+	}
+	out := e.Step(f, ev, nil)
+	if m.after != nil {
+		m.after(e, ev, out)
+	}
+	return out
+}
+
+var mutants = []mutant{
+	{id: "D3", name: "a node that does not answer counts as dead", event: func(ev *Event, _ *Facts) bool {
+		ev.OwnerDead = ev.Kind == HasRead && !ev.Route.Owner.IsZero()
+		return false
+	}},
+	{id: "D7", name: "a placement that nobody committed is remembered as a route", after: func(e *Entry, _ *Event, out []Effect) {
+		for _, x := range out {
+			if x.Op == Forward && x.Route != e.Route {
+				e.Phase, e.Route = Cached, x.Route
+			}
+		}
+	}},
+	{id: "D8", name: "a write without an answer counts as failed", event: func(ev *Event, _ *Facts) bool {
+		if ev.Kind == Unclear {
+			ev.Kind = Failed
+		}
+		return false
+	}},
+	{id: "D13", name: "a wrong hop goes on by the route in memory", event: func(ev *Event, _ *Facts) bool {
+		if ev.Kind == Asked {
+			ev.Req.Hint = 0
+		}
+		return false
+	}},
+	{id: "D16", name: "what is told replaces what is newer", after: func(e *Entry, ev *Event, _ []Effect) {
+		if ev.Kind == Told && e.Phase == Cached {
+			e.Route = ev.Route
+		}
+	}},
+	{id: "D23, D24", name: "a conflict is overwritten", overwrites: true},
+	{id: "D27", name: "an owner does not look at its own lease", event: func(ev *Event, _ *Facts) bool { return ev.Kind == Suspend }},
+	{id: "D30", name: "what a failed save had counts as saved", after: func(e *Entry, ev *Event, _ []Effect) {
+		if ev.Kind == Failed {
+			e.Dirty = false
+		}
+	}},
+	{id: "D32", name: "a node that drains goes on to claim", event: func(_ *Event, f *Facts) bool {
+		f.CanOwn = true
+		return false
+	}},
+}
+
+// The search catches every one.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	if raceEnabled {
+		t.Skip("pure code on one goroutine: it runs without the race detector, where it takes 15 s and not minutes")
+	}
+	for _, m := range mutants {
+		caught := ""
+		for _, c := range []scope{
+			{nodes: 2, reqs: 2, faults: 1, onDemand: true},
+			{nodes: 2, reqs: 2, faults: 2, onDemand: true},
+			{nodes: 3, reqs: 2, faults: 2, onDemand: true},
+		} {
+			if s, _ := c.search(t, m); s.broken != "" {
+				caught = s.broken
+				break
+			}
+		}
+		if caught == "" {
+			t.Errorf("%s (%s) is not caught", m.id, m.name)
+			continue
+		}
+		t.Logf("%s (%s) caught by TestSearch: %s", m.id, m.name, strings.SplitN(caught, "\n", 2)[0])
+	}
+}

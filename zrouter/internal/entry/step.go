@@ -1,0 +1,529 @@
+package entry
+
+// maxRounds is how often requests wait for reading and claiming before they are refused.
+const maxRounds = 3
+
+// step is one run of Step.
+type step struct {
+	*Entry
+	f   *Facts
+	out []Effect
+}
+
+// Step applies ev to e and appends what is to be done to out, in order. Events of reads and writes are told once for each that
+// was asked for; those of requests once for each that runs, until a Drop.
+func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
+	s := &step{e, f, out}
+	switch ev.Kind {
+	case Asked:
+		s.asked(ev.Req)
+	case HasRead, ReadFailed:
+		s.read(ev)
+	case Wrote:
+		s.wrote(ev)
+	case Conflicted:
+		s.conflicted()
+	case Failed:
+		s.failed()
+	case Unclear:
+		s.Unknown = true
+		s.do(Effect{Op: Resolve})
+	case Loaded:
+		s.loaded()
+	case LoadFailed:
+		s.refuseAll(Unusable)
+		s.release()
+	case Ran:
+		s.ran(ev)
+	case Panicked:
+		s.panicked(ev.Req)
+	case SaveDue:
+		s.save()
+	case Idle:
+		if s.Admits() && s.Running == 0 && len(s.held) == 0 && !s.Writing {
+			s.release()
+		}
+	case Leave:
+		s.leave()
+	case Overdue:
+		if s.Phase.Resident() && (s.Dirty || s.Writing) {
+			s.TooOld = true
+			s.refuseAll(Unavailable)
+		}
+	case Suspend:
+		s.Suspended = true
+		if s.Phase != Reading { // which may find out that another is to be asked
+			s.refuseAll(Unavailable)
+		}
+	case Resume:
+		s.resume()
+	case Told:
+		if s.Phase == Cached && ev.Route.Version > s.Route.Version && ev.Route.Owner != f.Self {
+			s.Route = ev.Route
+		}
+	case Undelivered:
+		s.undelivered(ev)
+	case Expired:
+		if s.Phase == Cached {
+			s.Phase = Absent
+		}
+	}
+	return s.out
+}
+
+func (s *step) do(x Effect) { s.out = append(s.out, x) }
+
+func (s *step) answer(r Req, why Cause) { s.do(Effect{Op: Answer, Req: r, Cause: why, Route: s.Route}) }
+
+func (s *step) asked(r Req) {
+	switch s.Phase {
+	case Absent:
+		s.wait(r)
+		s.look()
+	case Cached:
+		// Whoever was sent here and finds another owner has seen an older route than this node, or this node's is wrong: the
+		// record decides, so that two wrong routes never send a request to and fro.
+		if r.Own || r.Again || r.Hops > 0 && r.Hint >= s.Route.Version {
+			s.wait(r)
+			s.look()
+			return
+		}
+		s.forward(r, s.Route)
+	case Active:
+		switch {
+		case s.Suspended, s.TooOld:
+			s.answer(r, Unavailable)
+		case !s.Admits():
+			s.wait(r)
+		case r.Hint > s.Route.Version:
+			// Never give anything up because of a hint; nor serve before the record was looked at.
+			s.wait(r)
+			s.Phase = Checking
+			s.startRead()
+		default:
+			s.run(r)
+		}
+	case Claiming, Loading, Releasing, Settling, Checking:
+		if s.Suspended {
+			s.answer(r, Unavailable)
+			return
+		}
+		s.wait(r)
+	case Reading:
+		s.wait(r)
+	}
+}
+
+// wait puts r behind the others.
+func (s *step) wait(r Req) {
+	if len(s.Queue) >= s.f.MaxQueue {
+		s.answer(r, Busy)
+		return
+	}
+	s.Queue = append(s.Queue, r)
+}
+
+func (s *step) take() []Req {
+	q := s.Queue
+	s.Queue = nil
+	return q
+}
+
+func (s *step) refuseAll(why Cause) {
+	for _, r := range s.take() {
+		s.answer(r, why)
+	}
+}
+
+// look reads the record for the requests that wait.
+func (s *step) look() {
+	s.Phase, s.rounds = Reading, 0
+	s.startRead()
+}
+
+func (s *step) startRead() {
+	if s.reading {
+		s.again = true
+		return
+	}
+	s.reading = true
+	s.do(Effect{Op: Read})
+}
+
+// lookOrRest goes on without a state in memory.
+func (s *step) lookOrRest() {
+	if len(s.Queue) > 0 {
+		s.look()
+	} else {
+		s.Phase = Absent
+	}
+}
+
+func (s *step) read(ev *Event) {
+	s.reading = false
+	if s.again {
+		s.again = false
+		if s.Phase == Reading || s.Phase == Checking {
+			s.startRead()
+		}
+		return
+	}
+	switch s.Phase { //nolint:exhaustive // in the others nobody waits for it any more
+	case Checking:
+		s.checked(ev)
+	case Reading:
+		if ev.Kind == ReadFailed {
+			s.refuseAll(Unavailable)
+			s.Phase = Absent
+			return
+		}
+		s.decide(ev)
+	}
+}
+
+// checked ends Checking.
+func (s *step) checked(ev *Event) {
+	resumed := s.resumed
+	s.resumed = false
+	switch {
+	case ev.Kind == ReadFailed:
+		s.Phase = Active
+		s.Suspended = s.Suspended || resumed // not before the record was seen
+		s.refuseAll(Unavailable)
+		s.goOn()
+	case ev.Found && ev.Route == s.Route:
+		s.Phase = Active
+		s.goOn()
+	default:
+		s.fence()
+	}
+}
+
+// decide sends the requests that wait where the record says.
+func (s *step) decide(ev *Event) {
+	nobody := !ev.Found || ev.Route.Owner.IsZero() || ev.OwnerDead ||
+		ev.Route.Owner.ID == s.f.Self.ID && ev.Route.Owner.Epoch < s.f.Self.Epoch
+	if ev.Route.Version < s.Route.Version && s.Route.Owner != s.f.Self && !s.Route.Owner.IsZero() {
+		// Told meanwhile of what is newer than what was read.
+		s.cached(s.Route)
+		return
+	}
+	if ev.Route.Version > s.Route.Version {
+		s.Route = ev.Route
+	}
+	switch {
+	case nobody:
+		s.place(ev)
+	case ev.Route.Owner != s.f.Self:
+		s.cached(ev.Route)
+	case s.Suspended:
+		s.refuseAll(Unavailable)
+		s.Phase = Absent
+	default: // owned already, with nothing in memory, and no write under way
+		s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
+		s.do(Effect{Op: Load})
+	}
+}
+
+// cached makes r the route, and forwards what waits.
+func (s *step) cached(r Route) {
+	s.Route, s.Phase = r, Cached
+	for _, q := range s.take() {
+		s.forward(q, r)
+	}
+}
+
+// place finds an owner for what nobody owns: this node, or its home.
+func (s *step) place(ev *Event) {
+	wanted := false // of this node: by its home, by one that took this node for the home, or by name
+	for _, q := range s.take() {
+		switch {
+		case q.Own || s.f.OnDemand:
+			s.Queue = append(s.Queue, q)
+			wanted = wanted || q.Own || q.Hops > 0 || s.f.Home == s.f.Self
+		case ev.Found:
+			s.answer(q, NotInServer)
+		default:
+			s.answer(q, NotFound)
+		}
+	}
+	s.Phase = Absent
+	switch {
+	case len(s.Queue) == 0:
+	case wanted && s.f.CanOwn && !s.Suspended:
+		s.Phase, s.Writing = Claiming, true
+		op := Create
+		if ev.Found {
+			op = Claim
+		}
+		s.do(Effect{Op: op, Route: ev.Route, Rev: ev.Rev})
+	case s.f.Home.IsZero() || s.f.Home == s.f.Self:
+		s.refuseAll(Unavailable)
+	default:
+		// Not a route: nobody has committed it, so it is not remembered.
+		for _, q := range s.take() {
+			if q.Own {
+				s.answer(q, Unavailable)
+				continue
+			}
+			s.forward(q, Route{s.f.Home, ev.Route.Version})
+		}
+	}
+}
+
+func (s *step) forward(r Req, to Route) {
+	switch {
+	case r.Own:
+		s.answer(r, Moved)
+	case r.Hops >= s.f.MaxHops:
+		s.answer(r, Hops)
+	default:
+		r.Hops++
+		r.Hint = max(r.Hint, to.Version)
+		s.do(Effect{Op: Forward, Req: r, Route: to})
+	}
+}
+
+func (s *step) undelivered(ev *Event) {
+	if s.Phase == Cached && s.Route.Version == ev.Route.Version {
+		s.Phase = Absent
+	}
+	r := ev.Req
+	r.Hops--
+	if r.Again {
+		s.answer(r, Unavailable)
+		return
+	}
+	r.Again = true
+	s.asked(r)
+}
+
+func (s *step) wrote(ev *Event) {
+	s.Writing, s.Unknown = false, false
+	switch s.Phase { //nolint:exhaustive // in the others no write is under way
+	case Claiming:
+		s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
+		s.do(Effect{Op: Load})
+	case Releasing:
+		s.Rev, s.Route = ev.Rev, ev.Route
+		s.ackSaved()
+		s.forget()
+		s.lookOrRest()
+	case Active, Checking:
+		s.Rev, s.TooOld = ev.Rev, false
+		s.ackSaved()
+		s.goOn()
+	case Settling:
+		s.lookOrRest()
+	}
+}
+
+func (s *step) conflicted() {
+	s.Writing, s.Unknown = false, false
+	switch s.Phase {
+	case Claiming:
+		if s.rounds++; s.rounds >= maxRounds {
+			s.refuseAll(Contended)
+			s.Phase = Absent
+			return
+		}
+		s.Phase = Reading
+		s.startRead()
+	case Settling:
+		s.lookOrRest()
+	default:
+		s.fence()
+	}
+}
+
+func (s *step) failed() {
+	s.Writing, s.Unknown = false, false
+	switch s.Phase { //nolint:exhaustive // in the others no write is under way
+	case Claiming:
+		s.refuseAll(Unavailable)
+		s.Phase = Absent
+	case Releasing:
+		s.Leaving = false
+		if s.bare {
+			s.forget()
+			s.lookOrRest()
+			return
+		}
+		s.Phase = Active
+		s.unsaved()
+		s.goOn()
+	case Active, Checking:
+		s.unsaved()
+		s.goOn()
+	case Settling:
+		s.lookOrRest()
+	}
+}
+
+// unsaved takes back what a write was to save.
+func (s *step) unsaved() {
+	s.Dirty = true
+	for i := range s.held {
+		s.held[i].saved = false
+	}
+}
+
+// fence ends a residence whose record is another's.
+func (s *step) fence() {
+	s.forget()
+	s.lookOrRest()
+}
+
+// forget drops the memory, and what was not told of it is lost.
+func (s *step) forget() {
+	if !s.bare {
+		s.do(Effect{Op: Drop})
+	}
+	for _, h := range s.held {
+		s.answer(h.req, Lost)
+	}
+	s.held, s.Running = nil, 0
+	s.Dirty, s.Leaving, s.TooOld, s.bare, s.resumed = false, false, false, false, false
+}
+
+func (s *step) loaded() {
+	s.Phase = Active
+	if s.resumed {
+		s.Phase = Checking
+		s.startRead()
+		return
+	}
+	s.goOn()
+}
+
+// goOn does what had to wait for the phase to be Active and nothing unknown.
+func (s *step) goOn() {
+	if s.Phase != Active || s.Unknown {
+		return
+	}
+	if !s.Suspended {
+		s.ackServed()
+	}
+	s.releaseIfIdle()
+	if s.Admits() {
+		for _, q := range s.take() {
+			s.run(q)
+		}
+	}
+}
+
+func (s *step) run(r Req) {
+	if r.Own {
+		s.do(Effect{Op: Ack, Req: r})
+		return
+	}
+	s.Running++
+	s.do(Effect{Op: Run, Req: r})
+}
+
+func (s *step) ran(ev *Event) {
+	s.Running--
+	s.Dirty = s.Dirty || ev.Dirty
+	switch {
+	case ev.Req.Durable && (s.Dirty || s.Writing):
+		s.held = append(s.held, held{req: ev.Req})
+		s.save()
+	case s.Phase == Active && !s.Suspended && !s.Unknown:
+		s.do(Effect{Op: Ack, Req: ev.Req})
+	default:
+		s.held = append(s.held, held{req: ev.Req})
+	}
+	s.releaseIfIdle()
+}
+
+// ackSaved tells the successes that a save proves: their effect is in the record.
+func (s *step) ackSaved() {
+	kept := s.held[:0]
+	for _, h := range s.held {
+		if h.saved {
+			s.do(Effect{Op: Ack, Req: h.req})
+		} else {
+			kept = append(kept, h)
+		}
+	}
+	s.held = kept
+	for _, h := range s.held { // ran while the save was under way
+		if h.req.Durable {
+			s.save()
+			break
+		}
+	}
+}
+
+// ackServed tells the successes that waited for the lease alone.
+func (s *step) ackServed() {
+	kept := s.held[:0]
+	for _, h := range s.held {
+		if h.req.Durable {
+			kept = append(kept, h)
+		} else {
+			s.do(Effect{Op: Ack, Req: h.req})
+		}
+	}
+	s.held = kept
+}
+
+func (s *step) save() {
+	if s.Phase != Active && s.Phase != Checking || !s.Dirty || s.Writing {
+		return
+	}
+	s.Writing, s.Dirty = true, false
+	for i := range s.held {
+		s.held[i].saved = true
+	}
+	s.do(Effect{Op: Save, Route: s.Route, Rev: s.Rev})
+}
+
+func (s *step) leave() {
+	switch s.Phase { //nolint:exhaustive // the others own nothing, or give it up already
+	case Cached:
+		s.Phase = Absent
+	case Active, Checking:
+		s.Leaving = true
+		s.releaseIfIdle()
+	}
+}
+
+func (s *step) releaseIfIdle() {
+	if s.Leaving && s.Phase == Active && s.Running == 0 && !s.Writing {
+		s.release()
+	}
+}
+
+// release gives the ownership up; after LoadFailed there is nothing in memory.
+func (s *step) release() {
+	s.bare = s.Phase == Loading
+	s.Phase, s.Writing, s.Leaving, s.Dirty = Releasing, true, true, false
+	for i := range s.held {
+		s.held[i].saved = true
+	}
+	s.do(Effect{Op: Release, Route: s.Route, Rev: s.Rev})
+}
+
+// panicked drops a memory that may be half changed; the last saved record is loaded again.
+func (s *step) panicked(r Req) {
+	s.answer(r, Broken)
+	writing := s.Writing
+	s.forget()
+	if writing { // the record is not known before it has ended
+		s.Phase = Settling
+		return
+	}
+	s.lookOrRest()
+}
+
+func (s *step) resume() {
+	s.Suspended = false
+	switch s.Phase { //nolint:exhaustive // the others look at the record before they serve
+	case Active, Checking:
+		s.Phase, s.resumed = Checking, true
+		s.startRead()
+	case Loading:
+		s.resumed = true
+	}
+}
