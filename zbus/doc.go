@@ -17,8 +17,9 @@
 //   - Nothing waits to be joined with something else: an idle link sends at once, a busy one packs what is waiting
 //     anyway into one bus message.
 //   - Bounds: what waits to be sent (number and bytes) and the requests in flight. Full is zmsg.ErrBusy, at once.
-//   - A bus that comes back finds what still matters: replies that were made meanwhile are sent, unless their deadline has
-//     passed; requests are not.
+//   - While the bus is down nothing is accepted but replies. What was accepted and not sent is sent when the bus is back:
+//     replies unless their request's deadline has passed, one-way envelopes unless LinkConfig.DefaultTimeout has; requests
+//     are not sent, they end at once.
 //
 // # Subjects
 //
@@ -45,8 +46,7 @@
 //	                                       for half a second is probed, at the probe: Unavailable, NotExecuted
 //	discovery says the node is gone (Lost) NodeLost, Unknown
 //	reply above the bus's limit            TooLarge, Executed
-//	replier's bus is down                  the reply is kept, and sent when the bus is back; within the bounds of the
-//	                                       outbox, doubled, and the request's deadline
+//	replier's bus is down                  the reply is kept, within the bounds of the outbox, doubled
 //	none of these, and no reply            Timeout, Unknown, at the deadline
 //
 // # See also

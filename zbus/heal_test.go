@@ -137,6 +137,77 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 	}
 }
 
+// TestAcceptedIsKept: what was accepted before the loss was noticed is sent afterwards, in the order of sending over lanes and groups,
+// and for a while only; requests end at once, and are not sent.
+func TestAcceptedIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hub := membus.New()
+		got := make(chan string, 100)
+		h := zbus.Handlers{
+			Actor:   func(_ uint64, m *zmsg.Message) { got <- string(m.Body()); m.Release() },
+			Session: func(e *zmsg.Envelope, _ zmsg.NodeRef) { got <- string(e.Body) },
+		}
+		b := startOn(t, hub.Bus(), "b", h)
+		bus := newGateBus(hub.Bus())
+		a := startOn(t, bus, "a", zbus.Handlers{})
+		if err := b.JoinGroup(t.Context(), "g"); err != nil {
+			t.Fatal(err)
+		}
+		to := zmsg.Address{Node: b.ref, Actor: 1}
+		send := func(body string) {
+			if err := a.Send(to, message(body), nil, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		down := bus.Bus.(*membus.Bus)
+		for round := range 2 {
+			send("first")
+			synctest.Wait() // the outbox is inside Publish
+			o := newOutcomes(1)
+			send("1")
+			a.ask(t, b.ref, o, 7, time.Hour)
+			if err := a.PublishGroup(&zmsg.Envelope{Group: "g", Body: []byte("2")}); err != nil {
+				t.Fatal(err)
+			}
+			send("3")
+			down.SetUp(false)
+			if x := o.next(t); x.code != zmsg.CodeUnavailable || x.out != zmsg.NotExecuted {
+				t.Errorf("outcome %+v, want Unavailable, NotExecuted", x)
+			}
+			if err := a.Send(to, message("x"), nil, 0); !errors.Is(err, zmsg.ErrUnavailable) {
+				t.Errorf("send while down: %v", err)
+			}
+			close(bus.released)
+			time.Sleep([]time.Duration{time.Second, time.Minute}[round])
+			down.SetUp(true)
+			time.Sleep(time.Second)
+			want := []string{"first", "1", "2", "3"}
+			if round == 1 {
+				want = nil
+				if n := a.count(t, "dropped_total", "expired"); n != 4 {
+					t.Errorf("%d counted as expired, want 4", n)
+				}
+			}
+			for _, w := range want {
+				if x := <-got; x != w {
+					t.Errorf("got %q, want %q", x, w)
+				}
+			}
+			if len(got) != 0 {
+				t.Errorf("round %d: too much came: %q", round, <-got)
+			}
+			bus.released = make(chan struct{})
+		}
+		close(bus.released)
+		for _, n := range []*node{a, b} {
+			if g := n.count(t, "batch_gaps_total"); g != 0 {
+				t.Errorf("%d gaps", g)
+			}
+		}
+	})
+}
+
 // TestKeptRepliesOfTheLost: a node that is gone gets no reply, and a link that closes says what it could not send.
 func TestKeptRepliesOfTheLost(t *testing.T) {
 	t.Parallel()

@@ -2,12 +2,12 @@ package zbus
 
 import (
 	"time"
-
-	"zgame/zmsg/wirepb"
 )
 
-// Replies that cannot be sent because the bus is down are kept until it is up, or until the deadline of their request: the
-// one who asks may be connected, and wait. They count as waiting in the outbox and share its bounds.
+// What was accepted and cannot be sent because the bus is down is kept until it is up, but for requests, which end at once.
+// Replies are kept until the deadline of their request at most: the one who asks may be connected, and wait. One-way envelopes,
+// which were accepted shortly before the loss, are kept as long as a request may take by default. All of that counts as waiting
+// in the outbox and shares its bounds.
 const (
 	keptRetry = 50 * time.Millisecond // pause after a bus that says it is up has refused
 	keptPrune = time.Second           // how often expired ones are looked for while the bus is down
@@ -15,8 +15,9 @@ const (
 
 // kept is what the outbox keeps. It belongs to the outbox's goroutine.
 type kept struct {
-	chunks []*chunk // in the order of sending; before what is in Link.queue
-	paused time.Time
+	chunks []*chunk    // in the order of sending; before what is in Link.queue
+	paused time.Time   // when a bus that says it is up has refused; zero if it has not
+	ups    uint64      // Link.ups before that
 	timer  *time.Timer // nil before the first use
 	down   bool
 
@@ -26,7 +27,7 @@ type kept struct {
 
 // again is when the outbox looks at what is kept though nobody woke it; nil while there is nothing.
 func (k *kept) again() <-chan time.Time {
-	if len(k.chunks) == 0 {
+	if !k.any() {
 		return nil
 	}
 	wait := keptRetry
@@ -41,10 +42,15 @@ func (k *kept) again() <-chan time.Time {
 	return k.timer.C
 }
 
-// pausing reports whether the bus is down, or has just said so by refusing: what came before is kept, so nothing goes before it.
+func (k *kept) any() bool { return len(k.chunks) > 0 }
+
+// pausing reports whether the bus is down, or has just said so by refusing.
 func (k *kept) pausing(l *Link) bool {
 	k.down = !l.up.Load()
-	return k.down || !k.paused.IsZero() && time.Since(k.paused) < keptRetry
+	if !k.paused.IsZero() && (k.ups != l.ups.Load() || time.Since(k.paused) >= keptRetry) {
+		k.paused = time.Time{}
+	}
+	return k.down || !k.paused.IsZero()
 }
 
 func (k *kept) take() (n, size int) {
@@ -53,16 +59,16 @@ func (k *kept) take() (n, size int) {
 	return n, size
 }
 
-// keep keeps the replies of a batch that the bus refused. It returns how many.
-func (o *outbox) keep(b *batch) (n int) {
+// keep keeps what is no request in a batch that the bus refused. It returns how many.
+func (o *outbox) keep(b *batch, ups uint64) (n int) {
 	k, c := &o.kept, o.chunk
-	if !k.down {
-		k.paused = time.Now()
-	}
 	for i := b.from; i <= b.to; i++ {
 		it := &c.items[i]
-		if it.lane != b.lane || it.skip || it.kind != wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY {
+		if it.lane != b.lane || it.skip || it.slot >= 0 {
 			continue
+		}
+		if it.mark == 0 {
+			it.mark = uint64(time.Since(o.l.base) + o.l.cfg.DefaultTimeout)
 		}
 		start := 0
 		if i > 0 {
@@ -70,6 +76,9 @@ func (o *outbox) keep(b *batch) (n int) {
 		}
 		k.add(it, c.buf[start:it.end])
 		n++
+	}
+	if n > 0 && !k.down && k.paused.IsZero() {
+		k.paused, k.ups = time.Now(), ups
 	}
 	return n
 }
@@ -90,7 +99,7 @@ func (k *kept) add(it *item, envelope []byte) {
 // publishKept sends what is kept, if the bus is up; else it lets go what is of no use any more, as far as whole chunks are.
 func (o *outbox) publishKept() {
 	k, l := &o.kept, o.l
-	if len(k.chunks) == 0 {
+	if !k.any() {
 		return
 	}
 	chunks := k.chunks
@@ -105,7 +114,7 @@ func (o *outbox) publishKept() {
 		}
 		return
 	}
-	for _, c := range chunks { // what is refused again goes into new chunks, in the same order
+	for _, c := range chunks { // what is refused goes into new chunks, and from there on all that follows
 		l.mu.Lock()
 		o.takeLocked(c)
 		l.mu.Unlock()
@@ -114,7 +123,7 @@ func (o *outbox) publishKept() {
 	}
 }
 
-// expire skips the replies whose deadline has passed.
+// expire skips what was kept too long.
 func (o *outbox) expire(c *chunk) {
 	now := uint64(time.Since(o.l.base))
 	n := 0
@@ -127,7 +136,7 @@ func (o *outbox) expire(c *chunk) {
 	o.l.counts.drop("expired", n)
 }
 
-// useless reports whether nobody waits for any reply of the chunk.
+// useless reports whether all of the chunk was kept too long, or is for nodes that are lost.
 func (o *outbox) useless(c *chunk) bool {
 	now := uint64(time.Since(o.l.base))
 	for i := range c.items {
@@ -138,7 +147,7 @@ func (o *outbox) useless(c *chunk) bool {
 	return true
 }
 
-// release drops a chunk of kept replies that are of no use.
+// release drops a useless chunk.
 func (o *outbox) release(c *chunk) {
 	l := o.l
 	l.mu.Lock()

@@ -154,7 +154,8 @@ type Link struct {
 	// Atomic.
 	me       atomic.Pointer[subjects]
 	up       atomic.Bool
-	maxBytes atomic.Int64 // the bus's limit
+	ups      atomic.Uint64 // how often the driver has told that the bus is up
+	maxBytes atomic.Int64  // the bus's limit
 	draining atomic.Bool
 	inbound  atomic.Int64 // requests of other nodes that were delivered and not answered
 
@@ -398,6 +399,7 @@ func (l *Link) Lost(node zmsg.NodeRef) {
 // returned is the driver's word that there is a connection (again): what waited for it is sent, and the nodes that sent
 // something meanwhile learn what was lost.
 func (l *Link) returned() {
+	l.ups.Add(1)
 	l.setUp(true)
 	select {
 	case l.wake <- struct{}{}:
@@ -453,6 +455,16 @@ func (l *Link) setUp(up bool) {
 	defer l.seen.Unlock()
 	l.seen.any = true
 	l.setUpLocked(up)
+}
+
+// sawDown is told when the bus has refused because it is down. A driver may say so before it tells; who sends is to learn it at
+// once. What the driver tells later, that it is down and then that it is up, holds.
+func (l *Link) sawDown() {
+	l.seen.Lock()
+	defer l.seen.Unlock()
+	if l.up.Load() && !l.cfg.Bus.Up() {
+		l.setUpLocked(false)
+	}
 }
 
 // setUpLocked notes whether the bus is up. l.seen is locked.

@@ -28,8 +28,8 @@ type item struct {
 	lane *lane
 	end  int
 	slot int32 // its request, -1: none
-	// Of a request: the slot's generation; once taken, its position in its lane. Of a reply: the request's deadline, since
-	// Link.base.
+	// Of a request: the slot's generation; once taken, its position in its lane. Of others: until when it is of use, since
+	// Link.base; 0 is not said.
 	mark uint64
 	kind wirepb.EnvelopeKind
 	skip bool // not to be sent after all: set by takeLocked
@@ -153,8 +153,9 @@ func (l *Link) runOutbox() {
 
 // run publishes all that waits, as far as the bus takes it.
 func (o *outbox) run() {
-	o.publishKept()
-	for o.publishWaiting() {
+	for more := true; more; {
+		o.publishKept()
+		more = o.publishWaiting()
 	}
 }
 
@@ -313,8 +314,8 @@ func (o *outbox) publish(b *batch) {
 	if b.requests > 0 {
 		o.number(b) // before publishing: the answer that it was missed may come at once
 	}
-	err := ErrDown
-	if !o.kept.pausing(l) {
+	ups, err := l.ups.Load(), ErrDown
+	if !o.kept.any() && !o.kept.pausing(l) { // what is kept goes first
 		err = l.cfg.Bus.Publish(ln.subject, reply, b.buf)
 	}
 	if err == nil {
@@ -322,7 +323,7 @@ func (o *outbox) publish(b *batch) {
 		l.counts.sent(b)
 		return
 	}
-	o.failed(b, err)
+	o.failed(b, err, ups)
 }
 
 // number notes in the requests of b which batch carries them.
@@ -341,12 +342,14 @@ func (o *outbox) number(b *batch) {
 	}
 }
 
-// failed ends the requests of a batch that the bus refused: none was executed. Replies are kept while the bus is down.
-func (o *outbox) failed(b *batch, err error) {
+// failed ends the requests of a batch that the bus refused: none was executed. The rest is kept where the bus is down. ups is how
+// often the bus had come up before it refused.
+func (o *outbox) failed(b *batch, err error, ups uint64) {
 	l := o.l
 	keeps := 0
 	if errors.Is(err, ErrDown) {
-		keeps = o.keep(b)
+		l.sawDown()
+		keeps = o.keep(b, ups)
 	}
 	if keeps == b.count() {
 		return

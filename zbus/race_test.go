@@ -1,0 +1,5 @@
+//go:build race
+
+package zbus_test
+
+const raceEnabled = true
