@@ -150,7 +150,7 @@ func (c *cell) step(m *Manual) {
 		return
 	}
 	x.batch, x.next = nil, 0
-	if c.signal.Load() == 0 {
+	if !c.wanted() {
 		x.batch = c.stepLocked(&x.taken, &c.g.buffers)
 	}
 	c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *cell) step(m *Manual) {
 	c.mu.Lock()
 	c.ahead, c.taken = 0, nil
 	c.worked += x.worked
-	more := len(c.in) > 0 || c.signal.Load() != 0
+	more := len(c.in) > 0 || c.wanted()
 	if !more {
 		c.idleLocked(&c.g.buffers)
 	}

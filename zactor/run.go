@@ -58,7 +58,7 @@ func (c *cell) turns(x *Context) {
 			x.batch, x.next = nil, 0
 		}
 		switch {
-		case len(c.in) > 0 || c.signal.Load() != 0:
+		case len(c.in) > 0 || c.wanted():
 		case yielded < idleYields:
 			// Let the others run before going idle, and look once more: with several actors in conversation the next
 			// message is there by then, and a wake is what costs (see bench).

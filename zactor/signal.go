@@ -6,9 +6,13 @@ package zactor
 // The low byte is the Reason for which the actor has to stop, 0 for none; the first one stays.
 const (
 	signalReason = 1<<8 - 1
-	signalLane   = 1 << 8 // the lifecycle lane has work
-	signalProbe  = 1 << 9 // the watchdog asks whether the loop comes by
+	signalLane   = 1 << 8  // the lifecycle lane has work
+	signalProbe  = 1 << 9  // the watchdog asks whether the loop comes by
+	signalUntil  = 1 << 10 // set for good: the actor was spawned WithUntil, and has to be asked before each turn
 )
+
+// wanted reports whether the signal asks for a turn, whatever waits.
+func (c *cell) wanted() bool { return c.signal.Load()&^signalUntil != 0 }
 
 // reason returns why the actor has to stop, 0 if it has not.
 func (c *cell) reason() Reason { return Reason(c.signal.Load() & signalReason) }
@@ -69,7 +73,7 @@ func (c *cell) attend(x *Context) bool {
 		c.signal.And(^uint32(signalProbe))
 	}
 	if s&signalLane != 0 {
-		for c.reason() == 0 {
+		for !c.over() {
 			it := c.nextInLane()
 			if it == nil {
 				break
@@ -81,7 +85,7 @@ func (c *cell) attend(x *Context) bool {
 			}
 		}
 	}
-	return c.reason() == 0
+	return !c.over()
 }
 
 // wake starts the actor's goroutine, or with a Manual lets it be stepped; the caller has found running off and turned it on.

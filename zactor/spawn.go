@@ -23,6 +23,7 @@ type spawnOptions struct {
 	reentrant bool
 	recorder  *RecorderOptions
 	idle      time.Duration
+	until     func() time.Time
 }
 
 // WithMailbox is how many messages may wait for the actor, 1 to 268,435,456. Defaults to Config.Mailbox. What happens to the next
@@ -94,6 +95,9 @@ func (g *Group) trySpawn(parent *cell, name string, factory func() Actor, opts [
 	}
 	if t := g.tapFor(c); t != nil {
 		c.more().tap = t
+	}
+	if c.opts != nil && c.opts.until != nil {
+		c.signal.Store(signalUntil)
 	}
 	c.run = c.loop
 	c.running = true // until it has started: senders must not start the goroutine
@@ -198,7 +202,7 @@ func (c *cell) start() (err error) {
 	c.g.cfg.Metrics.Spawned.Inc()
 	c.armIdle()
 	c.mu.Lock()
-	work := len(c.in) > 0 || c.signal.Load() != 0
+	work := len(c.in) > 0 || c.wanted()
 	c.running = work
 	c.mu.Unlock()
 	if work {

@@ -149,7 +149,7 @@ var errPanickedFirst error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.
 // has been told, and what belonged to it has ended.
 func (c *cell) supervise(x *Context, cause error, v verdict, dropped bool) bool {
 	for {
-		if c.reason() != 0 {
+		if c.over() {
 			c.terminate(x, nil)
 			return false
 		}
@@ -263,7 +263,7 @@ func (c *cell) takeHeld() bool {
 
 // restart makes the next instance after a wait.
 func (c *cell) restart(x *Context) bool {
-	if c.reason() != 0 {
+	if c.over() {
 		return true // turns sees it
 	}
 	err := c.instance(x)

@@ -55,6 +55,12 @@ type CounterVec struct{ v *prometheus.CounterVec }
 // With returns the counter for the label values, in the order of the labels.
 func (v CounterVec) With(values ...string) Counter { return Counter{v.v.WithLabelValues(values...)} }
 
+// GaugeVec is a family of gauges by label values. Resolve once with With, outside of hot paths.
+type GaugeVec struct{ v *prometheus.GaugeVec }
+
+// With returns the gauge for the label values, in the order of the labels.
+func (v GaugeVec) With(values ...string) Gauge { return Gauge{v.v.WithLabelValues(values...)} }
+
 // HistogramVec is a family of histograms by label values.
 type HistogramVec struct{ v *prometheus.HistogramVec }
 
@@ -91,6 +97,12 @@ func (m maker) gauge(name, help string) Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: m.subsystem, Name: name, Help: help})
 	m.register(g)
 	return Gauge{g}
+}
+
+func (m maker) gaugeVec(name, help string, labels ...string) GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Subsystem: m.subsystem, Name: name, Help: help}, labels)
+	m.register(g)
+	return GaugeVec{g}
 }
 
 // Buckets for durations in seconds: 50 us to 10 s.

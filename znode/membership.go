@@ -42,7 +42,11 @@ func (n *Node) announce(ctx context.Context) error {
 // announceReady tells the others that this node serves, and starts to tell changes of its routes.
 func (n *Node) announceReady(ctx context.Context) error {
 	n.setState(zdiscovery.Ready)
-	return n.announce(ctx)
+	if err := n.announce(ctx); err != nil {
+		return err
+	}
+	n.singletons.begin()
+	return nil
 }
 
 // touch notes that the record must be announced anew. It never waits.

@@ -77,6 +77,7 @@ type Node struct {
 	gate       *zgate.Gate
 	sessions   *sessions
 	watches    *watches
+	singletons *singletons
 	admin      *server
 	page       *server
 
@@ -214,6 +215,8 @@ func (n *Node) Stop(ctx context.Context) error {
 			try("announce the drain", err)
 		}
 	}
+	// Others take them over while clients are told: they are on their way to other gates.
+	try("stop the singletons", half(ctx, n.singletons.stop))
 	n.page.stop(ctx)
 	if n.gate != nil {
 		try("close the gate", n.gate.Shutdown(ctx))
@@ -245,6 +248,16 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 	n.log.Info("node stopped")
 	return nil
+}
+
+// half has f end in half of the time that ctx leaves, so that what comes after it has some too.
+func half(ctx context.Context, f func(context.Context) error) error {
+	if end, ok := ctx.Deadline(); ok {
+		part, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+		return f(part)
+	}
+	return f(ctx)
 }
 
 func (n *Node) connect(ctx context.Context) (err error) {
@@ -286,6 +299,7 @@ func (n *Node) wire(context.Context) (err error) {
 	}
 	n.sessions = newSessions(&n.self, n.link, n.nodeState)
 	n.watches = newWatches(n.link, n.nodeState)
+	n.singletons = newSingletons(n)
 	cfg := zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
 		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Router: n.dispatcher.Router(),

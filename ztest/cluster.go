@@ -130,8 +130,11 @@ func (c *Nodes) Add() int {
 	return k
 }
 
-// Node returns node k, from 0.
+// Node returns node k, from 0; nil for one that was stopped or killed.
 func (c *Nodes) Node(k int) *znode.Node { return c.nodes[k] }
+
+// Len is how many nodes were started, with those that were stopped or killed.
+func (c *Nodes) Len() int { return len(c.nodes) }
 
 // Stop drains and stops node k; the test fails when something had to be cut. Stopping twice is stopping once.
 func (c *Nodes) Stop(k int) {
@@ -148,15 +151,30 @@ func (c *Nodes) Stop(k int) {
 	}
 }
 
-// Kill ends node k as kill -9 does: nobody hears of it any more, and it hears of nobody. Its lease ends before Kill returns.
-// It is for clusters in memory; what is left of the node ends with the test.
+// Kill ends node k as kill -9 does: nobody hears of it any more, and it hears of nobody. In memory its lease ends before Kill
+// returns; on real servers, which needs Faulty, when its time is over. What is left of the node ends with the test.
 func (c *Nodes) Kill(k int) {
 	c.t.Helper()
 	n := c.nodes[k]
-	if n == nil || c.opts.real {
-		c.t.Fatalf("ztest: Kill(%d): expected a running node, in memory", k)
+	if n == nil || c.opts.real && !c.opts.faulty {
+		c.t.Fatalf("ztest: Kill(%d): expected a running node, in memory or with the option Faulty", k)
 	}
 	c.nodes[k] = nil
+	if c.opts.real {
+		c.proxies[k].nats.Cut()
+		c.proxies[k].etcd.Cut()
+	} else {
+		c.killInMemory(k, n)
+	}
+	c.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = n.Stop(ctx) // it can leave nothing in order
+	})
+}
+
+func (c *Nodes) killInMemory(k int, n *znode.Node) {
+	c.t.Helper()
 	c.buses[k].SetUp(false)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -164,11 +182,6 @@ func (c *Nodes) Kill(k int) {
 		c.t.Fatal(err)
 	}
 	c.disc.Expire(n.Self().ID)
-	c.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		_ = n.Stop(ctx) // it can leave nothing in order
-	})
 }
 
 // Expire ends the lease of node k, which goes on and joins again. It is for clusters in memory.

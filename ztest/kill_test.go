@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"zgame/examples/chat/chatpb"
 	"zgame/internal/embedded"
 	"zgame/zactor"
@@ -17,35 +20,32 @@ import (
 	"zgame/ztest"
 )
 
-// Kill -9 of a node's process, with the real servers: its watchers and askers learn it when its lease ends, and what it watched
-// is forgotten.
-func TestWatchedProcessIsKilled(t *testing.T) {
-	t.Parallel()
-	const lease = 2 * time.Second
+// killLease is the lease of nodes in this file.
+const killLease = 2 * time.Second
+
+// withProcess starts the servers, a node n2 in a process of its own that runs one of nodeApps, and a node n1 here.
+func withProcess(t *testing.T, ctx context.Context, its string, app znode.App) (n *znode.Node, other *exec.Cmd, etcd *embedded.Etcd) { //nolint:revive // t first, as everywhere in tests
+	t.Helper()
 	nats, err := embedded.StartNATS(t.TempDir(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nats.Stop)
-	etcd, err := embedded.StartEtcd(t.TempDir(), 0)
-	if err != nil {
+	if etcd, err = embedded.StartEtcd(t.TempDir(), 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(etcd.Stop)
 	env := []string{
-		"ZGAME_NATS_URL=" + nats.URL(), "ZGAME_ETCD_ENDPOINTS=http://" + etcd.Endpoint(), "ZGAME_ETCD_LEASE=" + lease.String(),
+		"ZGAME_NATS_URL=" + nats.URL(), "ZGAME_ETCD_ENDPOINTS=http://" + etcd.Endpoint(), "ZGAME_ETCD_LEASE=" + killLease.String(),
 		"ZGAME_STORE_DRIVER=kv", "ZGAME_GATE_ENABLED=false", "ZGAME_ADMIN_ADDRESS=", "ZGAME_PAGE_ADDRESS=",
 	}
 	s, err := znode.LoadSettings("", append(env, "ZGAME_NODE_ID=n1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := znode.New(znode.Config{Settings: s, App: none})
-	if err != nil {
+	if n, err = znode.New(znode.Config{Settings: s, App: app}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
-	defer cancel()
 	if err := n.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +55,34 @@ func TestWatchedProcessIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := exec.CommandContext(ctx, self)
-	other.Env = append(append(os.Environ(), env...), asNode+"=1", "ZGAME_NODE_ID=n2")
+	other = exec.CommandContext(ctx, self)
+	other.Env = append(append(os.Environ(), env...), asNode+"="+its, "ZGAME_NODE_ID=n2")
 	other.Stderr = os.Stderr
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+	return n, other, etcd
+}
+
+// withinLease checks that something came within the lease. Etcd sees the end of a lease up to half a second late; the bound leaves
+// room for a busy machine.
+func withinLease(t *testing.T, what string, since time.Time) {
+	t.Helper()
+	if took := time.Since(since); took > killLease+10*time.Second {
+		t.Errorf("%s %v after the kill, with a lease of %v", what, took, killLease)
+	} else {
+		t.Logf("%s %v after the kill, with a lease of %v", what, took.Round(time.Millisecond), killLease)
+	}
+}
+
+// Kill -9 of a node's process, with the real servers: its watchers and askers learn it when its lease ends, and what it watched
+// is forgotten.
+func TestWatchedProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	n, other, _ := withProcess(t, ctx, "mute", none)
 	watched := spawn(t, n, actor{})
 	var target zactor.Ref
 	ztest.Eventually(t, "n1 knows n2's actor", func() bool {
@@ -87,14 +108,70 @@ func TestWatchedProcessIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	isDown(t, downs, target, zactor.LostNode)
-	// Etcd sees the end of a lease up to half a second late; the bound leaves room for a busy machine.
-	if took := time.Since(killed); took > lease+10*time.Second {
-		t.Errorf("Down came %v after the kill, with a lease of %v", took, lease)
-	} else {
-		t.Logf("Down came %v after the kill, with a lease of %v", took.Round(time.Millisecond), lease)
-	}
+	withinLease(t, "Down came", killed)
 	if err := <-asked; !errors.Is(err, zmsg.ErrNodeLost) || zmsg.OutcomeOf(err) != zmsg.Unknown {
 		t.Errorf("the request ended with %v (%v), want node_lost, unknown", err, zmsg.OutcomeOf(err))
 	}
 	ztest.Eventually(t, "nothing is left", watchesWith(n, 0))
+}
+
+// P12, E11: kill -9 of the process that runs a singleton, beside 10,000 actors. It had one lease, with it go all of its keys, and the
+// singleton runs again, in a later term.
+func TestSingletonsProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	n, other, etcd := withProcess(t, ctx, "crown", none)
+	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	leader := func(id string) func() bool {
+		return func() bool { l, err := n.Leader(ctx, "crown"); return err == nil && l.Node.ID == id }
+	}
+	ztest.Eventually(t, "n2 leads", leader("n2"))
+	if err := n.Singleton("crown", func(term uint64) zactor.Actor {
+		return &actor{handlers: []zactor.Handler{
+			zactor.Handle(func(*zactor.Context, *chatpb.Say) (*chatpb.Said, error) { return &chatpb.Said{Seq: term}, nil }),
+		}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	term := func() (term uint64) {
+		ztest.Eventually(t, "the singleton answers", func() bool {
+			once, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			said, err := zactor.Ask[chatpb.Said](once, n.Group().ByID(), &chatpb.Say{})
+			term = said.GetSeq()
+			return err == nil
+		})
+		return term
+	}
+	keys := func(nodes int) func() bool { // for each node its record, its candidacy, one lease
+		return func() bool {
+			leases, err := raw.Leases(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys, err := raw.Get(ctx, "/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(leases.Leases) == nodes && keys.Count == int64(2*nodes)
+		}
+	}
+	first := term()
+	ztest.Eventually(t, "both campaign, under one lease each", keys(2))
+	killed := time.Now()
+	if err := other.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ztest.Eventually(t, "n1 leads", leader("n1"))
+	withinLease(t, "n1 leads", killed)
+	if second := term(); second <= first {
+		t.Errorf("term %d after %d", second, first)
+	}
+	withinLease(t, "the singleton answers", killed)
+	ztest.Eventually(t, "nothing is left", keys(1))
 }
