@@ -126,7 +126,7 @@ func TestSingletonsProcessIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer raw.Close()
+	defer func() { _ = raw.Close() }()
 	leader := func(id string) func() bool {
 		return func() bool { l, err := n.Leader(ctx, "crown"); return err == nil && l.Node.ID == id }
 	}
