@@ -42,7 +42,11 @@ type lane struct {
 
 // laneLocked returns the lane to node, making it if need be. Link.mu is held.
 func (l *Link) laneLocked(node zmsg.NodeRef) *lane {
+	if ln := l.lastUsed; ln != nil && ln.node == node && !ln.gone.Load() {
+		return ln
+	}
 	if ln := l.lanes[node]; ln != nil {
+		l.lastUsed = ln
 		return ln
 	}
 	l.lastLane++

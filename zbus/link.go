@@ -171,6 +171,7 @@ type Link struct {
 	lanes     map[zmsg.NodeRef]*lane
 	lanesByID map[uint64]*lane
 	lastLane  uint64
+	lastUsed  *lane            // of laneLocked: it may be gone
 	series    uint64           // see seriesShift
 	out       map[string]*lane // lanes to groups
 	requests  requests

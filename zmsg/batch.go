@@ -34,9 +34,33 @@ func AppendBatchHead(dst []byte, h BatchHead) []byte {
 func AppendBatchEnvelope(dst []byte, e *Envelope) []byte {
 	if !e.valid() {
 		c := e.cleaned()
-		return appendEnvelope(appendHead(dst, batchEnvelopes, c.Size()), &c)
+		e = &c
 	}
-	return appendEnvelope(appendHead(dst, batchEnvelopes, e.Size()), e)
+	// The length stands in front of what it is of. To find it out first costs more than to guess how many bytes it takes, and
+	// to move the envelope where that was wrong.
+	guess := 1
+	if len(e.Body) > 100 {
+		guess = 2
+	}
+	dst = append(dst, batchEnvelopes<<3|byte(protowire.BytesType))
+	at := len(dst)
+	dst = append(dst, 0, 0)[:at+guess]
+	dst = appendEnvelope(dst, e)
+	size := len(dst) - at - guess
+	if width := protowire.SizeVarint(uint64(size)); width != guess {
+		dst = moved(dst, at+guess, width-guess)
+	}
+	protowire.AppendVarint(dst[:at], uint64(size))
+	return dst
+}
+
+// moved returns b with what begins at i moved by some bytes to the right, or to the left.
+func moved(b []byte, i, by int) []byte {
+	for range by { // room
+		b = append(b, 0)
+	}
+	copy(b[i+by:], b[i:])
+	return b[:len(b)+min(by, 0)]
 }
 
 // BatchEnvelopeSize is the number of bytes that AppendBatchEnvelope appends, where e's strings are UTF-8.

@@ -69,6 +69,26 @@ func TestSizes(t *testing.T) {
 }
 
 // A string that is not UTF-8 must not make the receiver refuse what travels beside it.
+// The length of an envelope is guessed before it is written: both sides of each length of a length, for each guess.
+func TestLengthsOfLengths(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 90, 100, 101, 102, 120, 125, 126, 127, 128, 129, 200, 16_370, 16_380, 16_384, 16_390, 40_000} {
+		for _, e := range []Envelope{{Kind: 1, Body: make([]byte, n)}, {Kind: 1, User: strings.Repeat("u", n)}, {Text: strings.Repeat("t", n), Body: []byte("b")}} {
+			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(&wirepb.Batch{Envelopes: []*wirepb.Envelope{wireEnvelope(&e), wireEnvelope(&e)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := AppendBatchEnvelope([]byte("x"), &e)
+			if one := BatchEnvelopeSize(&e); len(got) != 1+one {
+				t.Errorf("%d: %d bytes, BatchEnvelopeSize says %d", n, len(got)-1, one)
+			}
+			if got = AppendBatchEnvelope(got, &e); string(got[1:]) != string(want) || got[0] != 'x' {
+				t.Errorf("%d: not the bytes of proto.Marshal", n)
+			}
+		}
+	}
+}
+
 func TestBadUTF8IsReplaced(t *testing.T) {
 	bad := "a\xffb"
 	packet := AppendPacketFrame(nil, &Frame{Text: bad, Seq: 1})

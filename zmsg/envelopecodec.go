@@ -115,9 +115,10 @@ func appendEnvelope(b []byte, e *Envelope) []byte {
 }
 
 func (e *Envelope) valid() bool {
-	return utf8.ValidString(e.Text) && utf8.ValidString(e.Session.Gate.ID) && utf8.ValidString(e.User) &&
-		utf8.ValidString(e.Group) && utf8.ValidString(e.Key.ID) && utf8.ValidString(e.Owner.ID)
+	return valid(e.Text) && valid(e.Session.Gate.ID) && valid(e.User) && valid(e.Group) && valid(e.Key.ID) && valid(e.Owner.ID)
 }
+
+func valid(s string) bool { return s == "" || utf8.ValidString(s) }
 
 func (e *Envelope) cleaned() Envelope {
 	c := *e
@@ -133,6 +134,12 @@ func (e *Envelope) Decode(b []byte) error {
 	*e = Envelope{Sessions: e.Sessions[:0], Chain: e.Chain[:0]}
 	var f field
 	for len(b) > 0 {
+		// A small number of one of the fields up to 15: what most fields are.
+		if t := b[0]; t < 0x80 && t&7 == byte(protowire.VarintType) && t > 7 && len(b) > 1 && b[1] < 0x80 {
+			e.setNumber(protowire.Number(t>>3), uint64(b[1]))
+			b = b[2:]
+			continue
+		}
 		n := f.next(b)
 		if n < 0 {
 			return malformed("envelope: bad field")
@@ -140,7 +147,7 @@ func (e *Envelope) Decode(b []byte) error {
 		b = b[n:]
 		switch {
 		case f.typ == protowire.VarintType:
-			e.setNumber(&f)
+			e.setNumber(f.number, f.num)
 		case f.number == envChain || f.number == envSessions:
 			list := &e.Chain
 			if f.number == envSessions {
@@ -159,48 +166,48 @@ func (e *Envelope) Decode(b []byte) error {
 	return nil
 }
 
-func (e *Envelope) setNumber(f *field) {
-	switch f.number {
+func (e *Envelope) setNumber(n protowire.Number, v uint64) {
+	switch n {
 	case envKind:
-		e.Kind = wirepb.EnvelopeKind(f.num)
+		e.Kind = wirepb.EnvelopeKind(v)
 	case envTo:
-		e.To = f.num
+		e.To = v
 	case envFromActor:
-		e.FromActor = f.num
+		e.FromActor = v
 	case envRequest:
-		e.Request = f.num
+		e.Request = v
 	case envID:
-		e.ID = uint32(f.num)
+		e.ID = uint32(v)
 	case envSeq:
-		e.Seq = f.num
+		e.Seq = v
 	case envCode:
-		e.Code = Code(f.num)
+		e.Code = Code(v)
 	case envOutcome:
-		e.Outcome = outcomeOf(f.num)
+		e.Outcome = outcomeOf(v)
 	case envSession:
-		e.Session.ID = f.num
+		e.Session.ID = v
 	case envGeneration:
-		e.Session.Gen = uint32(f.num)
+		e.Session.Gen = uint32(v)
 	case envGateEpoch:
-		e.Session.Gate.Epoch = f.num
+		e.Session.Gate.Epoch = v
 	case envClient:
-		e.Client = f.num != 0
+		e.Client = v != 0
 	case envTimeout:
-		e.TimeoutMs = uint32(f.num)
+		e.TimeoutMs = uint32(v)
 	case envHops:
-		e.Hops = uint32(f.num)
+		e.Hops = uint32(v)
 	case envOp:
-		e.Op = wirepb.SessionOp(f.num)
+		e.Op = wirepb.SessionOp(v)
 	case envClass:
-		e.Class = classOf(f.num)
+		e.Class = classOf(v)
 	case envKeyType:
-		e.Key.Type = uint32(f.num)
+		e.Key.Type = uint32(v)
 	case envKeyZone:
-		e.Key.Zone = uint32(f.num)
+		e.Key.Zone = uint32(v)
 	case envVersion:
-		e.Version = RouteVersion(f.num)
+		e.Version = RouteVersion(v)
 	case envOwnerEpoch:
-		e.Owner.Epoch = f.num
+		e.Owner.Epoch = v
 	default:
 	}
 }

@@ -136,14 +136,25 @@ func sizeBytes(n protowire.Number, l int) int {
 
 func sizeFixed64s(n protowire.Number, l int) int { return sizeBytes(n, 8*l) }
 
+// appendUint is small enough to be inlined: most fields of most envelopes are not there.
 func appendUint(b []byte, n protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
+	}
+	return appendNumber(b, n, v)
+}
+
+func appendNumber(b []byte, n protowire.Number, v uint64) []byte {
+	if n < 16 && v < 0x80 {
+		return append(b, byte(n)<<3|byte(protowire.VarintType), byte(v))
 	}
 	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
 }
 
 func appendHead(b []byte, n protowire.Number, l int) []byte {
+	if n < 16 && l < 0x80 {
+		return append(b, byte(n)<<3|byte(protowire.BytesType), byte(l))
+	}
 	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.BytesType), uint64(l))
 }
 
@@ -158,6 +169,10 @@ func appendString(b []byte, n protowire.Number, v string) []byte {
 	if len(v) == 0 {
 		return b
 	}
+	return appendText(b, n, v)
+}
+
+func appendText(b []byte, n protowire.Number, v string) []byte {
 	return append(appendHead(b, n, len(v)), v...)
 }
 
@@ -165,6 +180,10 @@ func appendFixed64s(b []byte, n protowire.Number, v []uint64) []byte {
 	if len(v) == 0 {
 		return b
 	}
+	return appendList(b, n, v)
+}
+
+func appendList(b []byte, n protowire.Number, v []uint64) []byte {
 	b = appendHead(b, n, 8*len(v))
 	for _, x := range v {
 		b = binary.LittleEndian.AppendUint64(b, x)

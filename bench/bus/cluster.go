@@ -110,6 +110,23 @@ func (c *Cluster) linkRequests(callers int) job {
 	})
 }
 
+// burst is how many one-way messages are sent before the sender waits until all have been handled.
+const burst = 1 << 15
+
+// bursts does n one-way messages as bursts.
+func bursts(one job) job {
+	return func(n int) error {
+		for n > 0 {
+			k := min(n, burst)
+			if err := one(k); err != nil {
+				return err
+			}
+			n -= k
+		}
+		return nil
+	}
+}
+
 // bareOneWay publishes n messages and waits until they have been handled: a request behind them counts them.
 func (c *Cluster) bareOneWay(n int) error {
 	for range n {
@@ -124,7 +141,7 @@ func (c *Cluster) bareOneWay(n int) error {
 	return counted(string(m.Data), n)
 }
 
-// linkOneWay is bareOneWay by actors. A sender that is faster than the bus is told so, and tries again.
+// linkOneWay is bareOneWay by actors. A sender that is too fast for the bus is told so, and tries again.
 func (c *Cluster) linkOneWay(n int) error {
 	letter := &benchpb.Letter{Body: c.body}
 	for range n {

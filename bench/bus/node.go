@@ -18,9 +18,6 @@ import (
 	"zgame/zmsg"
 )
 
-// flood is how many one-way messages may wait at the receiver: none is to be refused, so that all are charged to the run.
-const flood = 1 << 21
-
 // subject is where the bare responder listens. What comes with a reply subject is answered: with itself, or with the number
 // of those that came without one, if it is empty.
 const subject = "bench.bare"
@@ -59,7 +56,10 @@ func openNode(id, server string) (n *node, err error) {
 	if err != nil {
 		return n, err
 	}
-	if n.group, err = zactor.NewGroup(zactor.Config{Node: self, Remote: link, Mailbox: flood, Metrics: zmetrics.NewActor(registry)}); err != nil {
+	if n.group, err = zactor.NewGroup(zactor.Config{
+		Node: self, Remote: link, Mailbox: 2 * burst, // none is to be refused
+		Metrics: zmetrics.NewActor(registry),
+	}); err != nil {
 		return n, err
 	}
 	n.link = link

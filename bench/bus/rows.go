@@ -34,8 +34,8 @@ func Rows() []Row {
 		requests("request-512", "requests, 512 callers", 0.6, 512),
 		{
 			Key: "one-way", Work: "one-way", Unit: "ns", Aim: 0.5, unit: time.Nanosecond,
-			bare: func(c *Cluster) job { return c.bareOneWay },
-			link: func(c *Cluster) job { return c.linkOneWay },
+			bare: func(c *Cluster) job { return bursts(c.bareOneWay) },
+			link: func(c *Cluster) job { return bursts(c.linkOneWay) },
 		},
 	}
 }
@@ -100,13 +100,10 @@ func perOp(c *Cluster, counts map[string]int, key string, d time.Duration, do jo
 		took := max(time.Since(start), time.Microsecond)
 		fill := int(float64(n) * float64(d) / float64(took))
 		if took > d/2 {
-			counts[key] = min(max(fill, 1), flood/2)
+			counts[key] = max(fill, 1)
 			return float64(took) / float64(n), float64(c.cpu()-before) / float64(n), nil
 		}
-		n = min(max(fill, n+1), 100*n, flood/2)
-		if n == flood/2 {
-			d = min(d, took)
-		}
+		n = min(max(fill, n+1), 100*n)
 	}
 }
 
