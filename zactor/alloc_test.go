@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,18 @@ func TestAllocations(t *testing.T) {
 		}
 		return nil
 	})))
+	const subscribers = 100
+	var heard atomic.Int32
+	for range subscribers {
+		spawn(t, g, "", func() zactor.Actor {
+			return &actor{start: subscribeTo("topic"), handlers: []zactor.Handler{zactor.HandleTell(func(*zactor.Context, *testpb.Note) error {
+				if heard.Add(1)%subscribers == 0 {
+					done <- struct{}{}
+				}
+				return nil
+			})}}
+		})
+	}
 	deadline, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	ask := func(ctx context.Context, to zactor.Ref) func() {
@@ -73,6 +86,7 @@ func TestAllocations(t *testing.T) {
 		{"timer that fires", 1, func() { _ = timers.Tell(fires); <-done }},
 		{"timer that is stopped", 1, func() { _ = timers.Tell(stopped); <-done }},
 		{"timer under a key", 1, func() { _ = timers.Tell(keyed); <-done }},
+		{"publish to a hundred subscribers", 0, func() { _ = g.PublishTopicLocal("topic", note); <-done }},
 		{"lookup by name", 0, func() { g.Lookup("x") }},
 	} {
 		if got := testing.AllocsPerRun(2000, c.f); got > c.max {

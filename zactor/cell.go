@@ -53,6 +53,7 @@ type extra struct {
 	parked    *barrier                 // a shutdown waits for the pending continuations
 	seed      uint64                   // of the instance's Rand, 0 until asked for
 	draws     uint64                   // turns of the instance that have asked for it
+	topics    map[topicKey]*subscription
 
 	// Set at construction.
 	parent      *cell

@@ -45,6 +45,8 @@ type Config struct {
 	Remote Remote
 	// Watches carries watches to other nodes. Without it a watch of an actor there ends with LostNode.
 	Watches Watches
+	// Topics carries topics between nodes. Without it they are this group's own.
+	Topics Topics
 	// Router takes messages by their id, see Group.ByID. Without it such calls fail with zmsg.ErrNoRoute.
 	Router Router
 
@@ -54,6 +56,12 @@ type Config struct {
 	MailboxBytes int
 	// Overflow is what happens to a message for an actor whose mailbox is full; see WithOverflow. Defaults to Reject.
 	Overflow Overflow
+	// MaxTopics is how many topics may have a subscriber in this group. Each is one subscription at the bus. Defaults to 65,536.
+	MaxTopics int
+	// MaxQueues is how many queues of topics may have a member in this group. The other nodes know each. Defaults to 256.
+	MaxQueues int
+	// ActorTopics is how many subscriptions an actor may have, memberships in queues among them. Defaults to 1,024.
+	ActorTopics int
 	// HandlerLimit is how long a handler may run before it is told of: once, by a warning with its stack and a counter.
 	// It comes at most a quarter later. Defaults to 5 s; -1 is no limit. A handler that waits counts too.
 	HandlerLimit time.Duration
@@ -100,6 +108,15 @@ func (c Config) withDefaults() Config {
 	if c.Mailbox == 0 {
 		c.Mailbox = 1024
 	}
+	if c.MaxTopics == 0 {
+		c.MaxTopics = 1 << 16
+	}
+	if c.MaxQueues == 0 {
+		c.MaxQueues = 256
+	}
+	if c.ActorTopics == 0 {
+		c.ActorTopics = 1024
+	}
 	if c.HandlerLimit == 0 {
 		c.HandlerLimit = 5 * time.Second
 	}
@@ -135,6 +152,14 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("zactor: Config.Mailbox is %d: want 1 to %d", c.Mailbox, maxMailbox))
 	}
 	errs = append(errs, validateBytes("Config.MailboxBytes", c.MailboxBytes), c.Overflow.validate("Config.Overflow"))
+	for _, n := range []struct {
+		name string
+		v    int
+	}{{"MaxTopics", c.MaxTopics}, {"MaxQueues", c.MaxQueues}, {"ActorTopics", c.ActorTopics}} {
+		if n.v < 0 {
+			errs = append(errs, fmt.Errorf("zactor: Config.%s is %d: want a positive number", n.name, n.v))
+		}
+	}
 	if c.HandlerLimit < -1 {
 		errs = append(errs, fmt.Errorf("zactor: Config.HandlerLimit is %v: want a positive duration, or -1 for no limit", c.HandlerLimit))
 	}

@@ -11,7 +11,7 @@ type DeadLetter struct {
 	Actor  zmsg.Address
 	Name   string // of the actor, "" if none
 	ID     uint32 // message id
-	Reason string // stopped, no_handler, client_mark, expired, cancelled, stale, dropped_oldest, dropped_newest
+	Reason string // stopped, no_handler, client_mark, expired, cancelled, stale, dropped_oldest, dropped_newest, topic_full, topic_draining
 }
 
 type deadReason uint8
@@ -25,10 +25,15 @@ const (
 	deadStale                           // a continuation of an instance that failed
 	deadDroppedOldest                   // the mailbox was full; see DropOldest
 	deadDroppedNewest                   // the same; see DropNewest
+	deadTopicFull                       // of a topic: the mailbox was full
+	deadTopicDraining                   // of a topic, from another node: the group drains
 	deadReasons       = iota
 )
 
-var deadNames = [deadReasons]string{"stopped", "no_handler", "client_mark", "expired", "cancelled", "stale", "dropped_oldest", "dropped_newest"}
+var deadNames = [deadReasons]string{
+	"stopped", "no_handler", "client_mark", "expired", "cancelled", "stale", "dropped_oldest", "dropped_newest",
+	"topic_full", "topic_draining",
+}
 
 func (r deadReason) String() string { return deadNames[r] }
 

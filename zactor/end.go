@@ -89,6 +89,7 @@ func (c *cell) lastHook(x *Context, name string, f func()) {
 // first: a child may be waiting for one. cause, if not nil, becomes the parent's then.
 func (c *cell) terminate(x *Context, cause error) {
 	c.unannounce()
+	c.endTopics(true)
 	c.mu.Lock()
 	c.closeLocked()
 	in := c.emptyLocked()
@@ -119,6 +120,7 @@ func (c *cell) terminate(x *Context, cause error) {
 func (c *cell) finish(x *Context, cut int) {
 	why := c.reason()
 	c.endInstance(&zmsg.Error{Code: zmsg.CodeStopped, Outcome: zmsg.Unknown, Text: "the actor stopped before it replied"})
+	c.endTopics(true)
 	c.mu.Lock()
 	c.closeLocked()
 	c.dead = true

@@ -13,21 +13,23 @@ import (
 // Group hosts the actors of a node. Its methods may be called from any goroutine.
 type Group struct {
 	// Set at construction.
-	cfg      Config
-	log      *slog.Logger
-	self     zmsg.Self
-	clock    Clock
-	futures  *futures
-	jobs     pools
-	dead     [deadReasons]zmetrics.Counter
-	refuse   [4]zmetrics.Counter // busy, stopped, client_mark, draining
-	ended    [reasons]zmetrics.Counter
-	manual   *Manual // nil: actors have goroutines
-	peers    *peers
-	codes    codeCounters
-	watchdog *watchdog
-	records  *recordFiles // nil: no recorder works
-	replay   *replayer    // of a group that replays a record, else nil
+	cfg         Config
+	log         *slog.Logger
+	self        zmsg.Self
+	clock       Clock
+	futures     *futures
+	jobs        pools
+	dead        [deadReasons]zmetrics.Counter
+	refuse      [4]zmetrics.Counter // busy, stopped, client_mark, draining
+	ended       [reasons]zmetrics.Counter
+	manual      *Manual // nil: actors have goroutines
+	peers       *peers
+	topics      topics
+	codes       codeCounters
+	topicCounts struct{ local, remote, queue zmetrics.Counter } // delivered
+	watchdog    *watchdog
+	records     *recordFiles // nil: no recorder works
+	replay      *replayer    // of a group that replays a record, else nil
 
 	// Pools: what actors need during a turn only.
 	contexts sync.Pool // *Context
@@ -60,6 +62,9 @@ func newGroup(cfg Config, manual *Manual) (*Group, error) {
 	g := &Group{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, manual: manual, names: make(map[string]*cell)}
 	g.self.Set(cfg.Node)
 	g.peers = newPeers(g)
+	g.topics.g = g
+	d := cfg.Metrics.Topics.Delivered
+	g.topicCounts.local, g.topicCounts.remote, g.topicCounts.queue = d.With("local"), d.With("remote"), d.With("queue")
 	g.futures = newFutures(g.clock, cfg.Metrics.LateReplies.Inc)
 	g.futures.manual = manual
 	g.jobs = newPools(&cfg, &g.wg)

@@ -177,12 +177,16 @@ const (
 	opKick
 	opWatchSession
 	opUnwatchSession
+	opSubscribe
+	opUnsubscribe
+	opPublishTopic
+	opPublishTopicLocal
 	opKinds
 )
 
 var opNames = [opKinds]string{
 	"", "call", "ask", "then", "async", "timer", "watch", "spawn", "tell", "forward", "push", "publish", "join", "leave", "kick",
-	"watch_session", "unwatch_session",
+	"watch_session", "unwatch_session", "subscribe", "unsubscribe", "publish_topic", "publish_topic_local",
 }
 
 // opID names one doing of an instance: the third Call of turn 12. Counting each kind for itself keeps the names of the

@@ -38,6 +38,7 @@ const (
 	doChild
 	doStopChild
 	doAsyncProto
+	doTopic
 	commands
 	doPanic = 99
 )
@@ -132,6 +133,11 @@ func (d *diarist) do(c *zactor.Context, m *testpb.Note) error {
 		d.write(c, "told nobody: %v", c.Tell(zactor.Ref{}, m))
 	case doPush:
 		d.write(c, "push %v join %v", c.Push(zmsg.SessionRef{ID: 7}, m), c.Join(zmsg.SessionRef{ID: 7}, "hall"))
+	case doTopic:
+		d.write(c, "subscribe %v %v", c.Subscribe("pages"), c.Subscribe(""))
+		d.write(c, "publish %v %v", c.PublishTopic("pages", &testpb.Note{}), c.PublishTopicLocal("", &testpb.Note{}))
+		c.Unsubscribe("pages")
+		_ = c.Group().PublishTopic("past the context", &testpb.Note{})
 	case doChild:
 		if !d.child.IsZero() {
 			return nil

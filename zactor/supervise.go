@@ -290,6 +290,7 @@ func (c *cell) instance(x *Context) error {
 		c.failedInstance(err)
 		return err
 	}
+	c.endTopics(false)
 	c.g.cfg.Metrics.Restarts.Inc()
 	c.g.log.Warn("actor restarted", "actor", c.id, "name", c.name)
 	return nil

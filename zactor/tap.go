@@ -45,7 +45,7 @@ type effect struct {
 	to      Ref
 	session zmsg.SessionRef
 	others  int    // further sessions
-	text    string // group
+	text    string // group, topic
 	msg     proto.Message
 }
 

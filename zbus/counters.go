@@ -13,6 +13,7 @@ type counters struct {
 	m                    *zmetrics.Bus
 	in, out              [len(kindNames)]zmetrics.Counter
 	group, groupOut      zmetrics.Counter
+	topic, topicOut      zmetrics.Counter
 	replies              zmetrics.Counter
 	batchesIn, bytesIn   zmetrics.Counter
 	batchesOut, bytesOut zmetrics.Counter
@@ -22,6 +23,7 @@ func newCounters(m *zmetrics.Bus) counters {
 	c := counters{
 		m:     m,
 		group: m.Received.With("group"), groupOut: m.Sent.With("group"),
+		topic: m.Received.With("topic"), topicOut: m.Sent.With("topic"),
 		replies:   m.Requests.With("reply"),
 		batchesIn: m.Batches.With("received"), bytesIn: m.Bytes.With("received"),
 		batchesOut: m.Batches.With("sent"), bytesOut: m.Bytes.With("sent"),
@@ -42,7 +44,11 @@ func (c *counters) received(bytes int) {
 func (c *counters) sent(b *batch) {
 	c.batchesOut.Inc()
 	c.bytesOut.Add(float64(len(b.buf)))
-	if b.lane.id == 0 {
+	switch ln := b.lane; {
+	case ln.topic:
+		c.topicOut.Add(float64(b.count()))
+		return
+	case ln.id == 0:
 		c.groupOut.Add(float64(b.count()))
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"zgame/zmsg"
 )
 
-// maxGroupLanes bounds the groups whose batch numbers are remembered; above, all are forgotten and begin a new series.
+// maxGroupLanes bounds the groups and topics whose batch numbers are remembered; above, all are forgotten and begin a new series.
 const maxGroupLanes = 1 << 14
 
 // A batch's number is its series and, in the lower seriesShift bits, its place in it, from 1. A link begins a new series
@@ -16,12 +16,13 @@ const maxGroupLanes = 1 << 14
 // beginning from a batch that comes twice.
 const seriesShift = 40
 
-// lane is the ordered stream to one node, or to one group. It carries the replies to requests of the node back: see asker.
+// lane is the ordered stream to one node, group or topic. It carries the replies to requests of the node back: see asker.
 type lane struct {
 	// Set at construction.
 	link    *Link
-	node    zmsg.NodeRef // zero for a group
-	id      uint64       // in the subject for "no responders"; 0 for a group
+	node    zmsg.NodeRef // zero for a group or topic
+	id      uint64       // in the subject for "no responders"; 0 for a group or topic
+	topic   bool
 	subject string
 
 	gone atomic.Bool // the node was lost: nothing is sent any more; set with Link.mu held
@@ -55,21 +56,6 @@ func (l *Link) laneLocked(node zmsg.NodeRef) *lane {
 	l.lanes[node] = ln
 	l.lanesByID[ln.id] = ln
 	l.cfg.Metrics.Lanes.Set(float64(len(l.lanes)))
-	return ln
-}
-
-// groupLaneLocked returns the lane to a group. Link.mu is held.
-func (l *Link) groupLaneLocked(group string) *lane {
-	if ln := l.out[group]; ln != nil {
-		return ln
-	}
-	if len(l.out) >= maxGroupLanes {
-		clear(l.out)
-		l.series++
-	}
-	group = strings.Clone(group)
-	ln := &lane{link: l, subject: l.groups + Token(group), head: -1, tail: -1, number: l.series << seriesShift}
-	l.out[group] = ln
 	return ln
 }
 

@@ -55,6 +55,11 @@ type Handlers struct {
 	// Session gets operations on sessions of this gate, and what is published to groups it joined (Group set, Op
 	// push). e and all it points to are valid during the call only.
 	Session func(e *zmsg.Envelope, from zmsg.NodeRef)
+	// Topic gets what another node published on a topic that this one joined, and owns m. topic is valid during the call only.
+	Topic func(topic string, m *zmsg.Message)
+	// Queue gets a message of a topic for one of this node's members of a queue, and owns m. It answers m as soon as it is in
+	// a mailbox, or with why it is in none. topic and queue are valid during the call only.
+	Queue func(topic, queue string, m *zmsg.Message)
 	// Object gets a message for a stateful actor and owns m; e (Key, Version, Owner) is valid during the call only.
 	Object func(e *zmsg.Envelope, m *zmsg.Message)
 	// Control gets what nodes tell each other (SendControl). e is valid during the call only. It returns false for what is
@@ -128,6 +133,7 @@ var (
 	errExpired  error = &zmsg.Error{Code: zmsg.CodeTimeout, Outcome: zmsg.NotExecuted, Text: "the deadline passed before the request was sent"}
 	errNowhere  error = &zmsg.Error{Code: zmsg.CodeUnknownActor, Outcome: zmsg.NotExecuted, Text: "the address names no node"}
 	errGroup    error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "a group's name has 1 to 256 bytes"}
+	errTopic    error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the name of a topic, or of a queue, has 1 to 256 bytes"}
 )
 
 // Link connects this node with the others. Make it with NewLink, then Start it. All methods may be called from any
@@ -141,6 +147,7 @@ type Link struct {
 	headSize int       // upper bound of a batch's head
 	self     zmsg.Self
 	groups   string // prefix of the subjects of groups
+	topics   string // and of topics
 	wake     chan struct{}
 	timer    *time.Timer   // the sweeper's
 	stop     chan struct{} // closed by Close: outbox and sweeper end
@@ -171,9 +178,9 @@ type Link struct {
 	lanes     map[zmsg.NodeRef]*lane
 	lanesByID map[uint64]*lane
 	lastLane  uint64
-	lastUsed  *lane            // of laneLocked: it may be gone
-	series    uint64           // see seriesShift
-	out       map[string]*lane // lanes to groups
+	lastUsed  *lane          // of laneLocked: it may be gone
+	series    uint64         // see seriesShift
+	out       map[cast]*lane // lanes to groups and topics
 	requests  requests
 	sweepAt   time.Duration // when the timer fires; never if noSweep
 	lookAt    time.Duration // when to look next which lanes to probe
@@ -211,6 +218,7 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 		base:      time.Now(),
 		headSize:  len(zmsg.AppendBatchHead(nil, zmsg.BatchHead{From: zmsg.NodeRef{ID: cfg.Self.ID, Epoch: 1 << 63}, Number: 1 << 63})),
 		groups:    cfg.Prefix + ".g.",
+		topics:    cfg.Prefix + ".t.",
 		wake:      make(chan struct{}, 1),
 		timer:     time.NewTimer(noSweep),
 		stop:      make(chan struct{}),
@@ -219,7 +227,7 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 		idle:      make(chan struct{}, 1),
 		lanes:     make(map[zmsg.NodeRef]*lane),
 		lanesByID: make(map[uint64]*lane),
-		out:       make(map[string]*lane),
+		out:       make(map[cast]*lane),
 		requests:  requests{limit: cfg.MaxRequests},
 		sweepAt:   noSweep,
 	}

@@ -535,8 +535,14 @@ func TestOrderOverLanesAndGroups(t *testing.T) {
 			Actor:   func(_ uint64, m *zmsg.Message) { arrived <- m.Seq; m.Release() },
 			Session: session,
 			Control: func(e *zmsg.Envelope, from zmsg.NodeRef) bool { session(e, from); return true },
+			Topic: func(_ string, m *zmsg.Message) {
+				arrived <- binary.LittleEndian.Uint64(m.Body())
+				m.Release()
+			},
+			Queue: func(_, _ string, m *zmsg.Message) { arrived <- m.Seq; m.Release() },
 		})
-		a := c.start(t, "a", zbus.Handlers{Session: func(*zmsg.Envelope, zmsg.NodeRef) { t.Error("own publish came back") }})
+		a := c.start(t, "a", zbus.Handlers{Session: func(*zmsg.Envelope, zmsg.NodeRef) { t.Error("own publish came back") },
+			Topic: func(string, *zmsg.Message) { t.Error("own publish on a topic came back") }})
 		other := c.start(t, "c", zbus.Handlers{})
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
@@ -547,13 +553,23 @@ func TestOrderOverLanesAndGroups(t *testing.T) {
 				}
 			}
 		}
+		for _, n := range []*node{a, b} {
+			if err := n.JoinTopic(ctx, "room/1"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for i := range uint64(total) {
 			a.sendUntil(t, func() error {
-				switch zmsg.Mix(i) % 6 {
+				m := message("m")
+				defer m.Release()
+				m.Seq = i
+				switch zmsg.Mix(i) % 8 {
+				case 6:
+					m.SetBody(binary.LittleEndian.AppendUint64(nil, i))
+					return a.PublishTopic("room/1", m)
+				case 7:
+					return a.SendQueue(b.ref, "room/1", "q", m, nil, 0)
 				case 0, 1:
-					m := message("m")
-					defer m.Release()
-					m.Seq = i
 					return a.Send(zmsg.Address{Node: b.ref, Actor: 1}, m, nil, 0)
 				case 2:
 					return a.SendSession(b.ref, &zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Seq: i})

@@ -1,7 +1,6 @@
 package zbus
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -30,7 +29,7 @@ type inbound struct {
 	peers  map[zmsg.NodeRef]*peer
 	left   map[zmsg.NodeRef]*peer // that discovery lost: they may be there all the same, and go on
 	unsure bool                   // some were forgotten altogether
-	groups map[string]*groupIn    // by subject
+	casts  map[string]*castIn     // by subject: groups and topics that were joined
 
 	// Owned by the receive goroutine.
 	last    *peer // the sender of the last batch
@@ -50,17 +49,9 @@ type peer struct {
 	lane   *lane  // back to it
 }
 
-// groupIn is a group that this node joined.
-type groupIn struct {
-	name    string
-	ready   chan struct{} // closed when the subscription is there, or failed with err
-	err     error
-	numbers map[zmsg.NodeRef]uint64 // last batch of each sender; owned by the receive goroutine
-}
-
 func (in *inbound) init() {
 	in.peers, in.left = make(map[zmsg.NodeRef]*peer), make(map[zmsg.NodeRef]*peer)
-	in.groups = make(map[string]*groupIn)
+	in.casts = make(map[string]*castIn)
 	in.strings = make(map[string]string)
 }
 
@@ -142,75 +133,15 @@ func (in *inbound) intern(s string) string {
 	return s
 }
 
-// JoinGroup subscribes the group: when it returns nil, what is published anywhere afterwards arrives. Joining a group
-// that is joined already does nothing. Errors: ErrDown, ErrClosed, ctx's, zmsg.ErrBadRequest for a bad name.
-func (l *Link) JoinGroup(ctx context.Context, group string) error {
-	if !groupName(group) {
-		return errGroup
-	}
-	l.mu.Lock()
-	receiver, running := l.receiver, l.state == linkRunning
-	l.mu.Unlock()
-	if !running {
-		return ErrClosed
-	}
-	subject := l.groups + Token(group)
-	l.in.mu.Lock()
-	g := l.in.groups[subject]
-	if g != nil {
-		l.in.mu.Unlock()
-		select {
-		case <-g.ready:
-			return g.err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	g = &groupIn{name: strings.Clone(group), ready: make(chan struct{}), numbers: make(map[zmsg.NodeRef]uint64)}
-	l.in.groups[subject] = g
-	l.cfg.Metrics.Groups.Set(float64(len(l.in.groups)))
-	l.in.mu.Unlock()
-
-	g.err = receiver.Subscribe(ctx, subject)
-	if g.err != nil {
-		l.in.mu.Lock()
-		if l.in.groups[subject] == g {
-			delete(l.in.groups, subject)
-		}
-		l.cfg.Metrics.Groups.Set(float64(len(l.in.groups)))
-		l.in.mu.Unlock()
-	}
-	close(g.ready)
-	return g.err
-}
-
-// LeaveGroup ends the subscription. What has arrived already is dropped. Leaving a group that is not joined does
-// nothing.
-func (l *Link) LeaveGroup(group string) error {
-	subject := l.groups + Token(group)
-	l.in.mu.Lock()
-	g := l.in.groups[subject]
-	delete(l.in.groups, subject)
-	l.cfg.Metrics.Groups.Set(float64(len(l.in.groups)))
-	l.in.mu.Unlock()
-	if g == nil {
-		return nil
-	}
-	l.mu.Lock()
-	receiver := l.receiver
-	l.mu.Unlock()
-	return receiver.Unsubscribe(subject)
-}
-
 // receive handles one bus message. It runs on the receiver's goroutine.
 func (l *Link) receive(m Msg) {
 	me := l.me.Load()
 	switch {
 	case m.Subject == me.inbox:
 		l.receiveBatch(m, nil)
-	case strings.HasPrefix(m.Subject, l.groups):
+	case strings.HasPrefix(m.Subject, l.groups), strings.HasPrefix(m.Subject, l.topics):
 		l.in.mu.Lock()
-		g := l.in.groups[m.Subject]
+		g := l.in.casts[m.Subject]
 		l.in.mu.Unlock()
 		if g != nil { // else it was left meanwhile
 			l.receiveBatch(m, g)
@@ -224,8 +155,8 @@ func (l *Link) receive(m Msg) {
 	}
 }
 
-// receiveBatch handles a batch for the inbox, or for a group.
-func (l *Link) receiveBatch(m Msg, g *groupIn) {
+// receiveBatch handles a batch for the inbox, or for a group or topic.
+func (l *Link) receiveBatch(m Msg, g *castIn) {
 	head, rest, err := zmsg.DecodeBatchHead(m.Data)
 	switch {
 	case len(m.Data) == 0:
@@ -310,16 +241,9 @@ func (l *Link) follows(p *peer, last *uint64, number uint64, inbox bool) bool {
 }
 
 // receiveEnvelope hands an envelope to its handler. It reports false for one that has no business here.
-func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.Time) bool {
+func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *castIn, now time.Time) bool {
 	if g != nil {
-		if e.Kind != wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION || e.Op != wirepb.SessionOp_SESSION_OP_PUSH || e.Group != g.name {
-			return false
-		}
-		l.counts.group.Inc()
-		if l.cfg.Handlers.Session != nil {
-			l.cfg.Handlers.Session(e, p.ref)
-		}
-		return true
+		return l.receiveCast(p, e, g)
 	}
 	if e.Kind < 0 || int(e.Kind) >= len(kindNames) {
 		return false
@@ -329,6 +253,8 @@ func (l *Link) receiveEnvelope(p *peer, e *zmsg.Envelope, g *groupIn, now time.T
 		return false
 	case wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR:
 		if m := l.message(p, e, now); l.refused(m) {
+		} else if e.Group != "" {
+			l.receiveQueued(e, m)
 		} else if l.cfg.Handlers.Actor == nil {
 			m.ReplyError(zmsg.ErrUnknownActor)
 			m.Release()

@@ -35,9 +35,9 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	if node.ID == "" {
 		return errNowhere
 	}
-	body, err := m.EncodedBody()
+	body, err := encoded(m)
 	if err != nil {
-		return &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message does not encode: " + err.Error()}
+		return err
 	}
 	e.ID, e.Seq, e.Body = m.ID, m.Seq, body
 	e.Session, e.User, e.Client = m.Session, m.User, m.Client
@@ -65,6 +65,15 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 		w.OnGiveUp(token, l, number) // not with mu held: he may have given up already
 	}
 	return err
+}
+
+// encoded returns m's body.
+func encoded(m *zmsg.Message) ([]byte, error) {
+	body, err := m.EncodedBody()
+	if err != nil {
+		return nil, &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message does not encode: " + err.Error()}
+	}
+	return body, nil
 }
 
 // enqueue puts an envelope into the lane of its node, and the request, if r is set, into the table. It returns the
@@ -120,25 +129,6 @@ func (l *Link) sendOneWay(to zmsg.NodeRef, e *zmsg.Envelope) error {
 	}
 	return l.enqueueLocked(l.laneLocked(to), e, -1)
 }
-
-// PublishGroup sends a push to all nodes that joined e.Group, but for this one, in order with everything else that
-// this node sends. e.Kind and e.Op are set here. e stays the caller's. Errors as Send, and CodeBadRequest for a name
-// that is empty or above 256 bytes.
-func (l *Link) PublishGroup(e *zmsg.Envelope) error {
-	if !groupName(e.Group) {
-		return errGroup
-	}
-	c := *e
-	c.Kind, c.Op = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, wirepb.SessionOp_SESSION_OP_PUSH
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.admitLocked(len(c.Body)); err != nil {
-		return err
-	}
-	return l.enqueueLocked(l.groupLaneLocked(c.Group), &c, -1)
-}
-
-func groupName(s string) bool { return s != "" && len(s) <= 256 }
 
 // admitLocked says whether an envelope with a body of n bytes may wait to be sent. Link.mu is held.
 func (l *Link) admitLocked(n int) error {

@@ -42,6 +42,7 @@ type Node struct {
 	Load    uint32            `json:"load,omitempty"`    // how busy it was when the record was written: 1000 is all it has
 	Labels  map[string]string `json:"labels,omitempty"`  // what an operator says about it
 	Actors  []Actor           `json:"actors,omitempty"`  // service actors with message ids, sorted by id
+	Queues  []Queue           `json:"queues,omitempty"`  // of topics, with a member on the node; sorted
 }
 
 // Actor is a service actor that other nodes may route to.
@@ -49,6 +50,12 @@ type Actor struct {
 	ID      uint64        `json:"id"`
 	Type    string        `json:"type"`
 	Adverts []zmsg.Advert `json:"adverts"`
+}
+
+// Queue is a queue of a topic: one of its members gets what is published on the topic.
+type Queue struct {
+	Topic string `json:"topic"`
+	Name  string `json:"name"`
 }
 
 // Discovery is the contract of a driver: who is alive, and what each node says about itself. zdiscoverytest holds

@@ -11,7 +11,7 @@ type Actor struct {
 	Panics   Counter    // panics of handlers, hooks, timers and continuations
 	Restarts Counter
 	// DeadLetters counts messages that no handler ran for, by reason: stopped, no_handler, expired, cancelled,
-	// client_mark, stale, dropped_oldest, dropped_newest.
+	// client_mark, stale, dropped_oldest, dropped_newest, topic_full, topic_draining.
 	DeadLetters   CounterVec
 	Asks          CounterVec // requests asked, by how they ended: ok or the code
 	LateReplies   Counter    // outcomes of requests that had ended before
@@ -23,6 +23,7 @@ type Actor struct {
 	// AsyncRefused counts jobs that a full queue did not take (busy), or that made way for newer ones (dropped).
 	AsyncRefused CounterVec
 	Records      CounterVec // records of actors that failed, by what became of them: written, failed, skipped
+	Topics       *Topics
 }
 
 // NewActor makes the set; reg may be nil.
@@ -47,5 +48,6 @@ func NewActor(reg Registerer) *Actor {
 		AsyncJobs:     m.gauge("async_jobs", "Jobs off the actors, running or waiting."),
 		AsyncRefused:  m.counterVec("async_refused_total", "Jobs off the actors that a full queue turned down, by reason.", "reason"),
 		Records:       m.counterVec("records_total", "Records of actors that failed: written, failed, skipped.", "result"),
+		Topics:        newTopics(reg),
 	}
 }

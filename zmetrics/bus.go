@@ -3,7 +3,7 @@ package zmetrics
 // Bus is what a Link counts.
 type Bus struct {
 	Up       Gauge      // 1 while the bus is connected
-	Sent     CounterVec // envelopes handed to the bus, by kind: actor, reply, session, group, object, control
+	Sent     CounterVec // envelopes handed to the bus, by kind: actor, reply, session, group, topic, object, control
 	Received CounterVec // envelopes received, by kind
 	Batches  CounterVec // bus messages by direction: sent, received
 	Bytes    CounterVec // bytes of them by direction: sent, received
@@ -24,6 +24,7 @@ type Bus struct {
 	Foreign CounterVec
 	Lanes   Gauge // nodes that this node has sent to
 	Groups  Gauge // groups that this node receives
+	Topics  Gauge // topics that this node receives
 }
 
 // NewBus makes the set; reg may be nil.
@@ -44,5 +45,6 @@ func NewBus(reg Registerer) *Bus {
 		Foreign:     m.counterVec("foreign_total", "Bus messages that are not of this cluster's wire, by reason.", "reason"),
 		Lanes:       m.gauge("lanes", "Nodes that this node sends to."),
 		Groups:      m.gauge("groups", "Groups that this node receives."),
+		Topics:      m.gauge("topics", "Topics that this node receives."),
 	}
 }

@@ -25,6 +25,9 @@ func (n *Node) record(state zdiscovery.State) zdiscovery.Node {
 			r.Actors = append(r.Actors, zdiscovery.Actor{ID: e.Actor, Type: e.Type, Adverts: e.Adverts})
 		}
 	}
+	if n.topics != nil {
+		r.Queues = n.topics.record()
+	}
 	return r
 }
 
@@ -95,6 +98,7 @@ func (n *Node) follow(ctx context.Context) error {
 func (n *Node) apply(s *zdiscovery.Snapshot) {
 	old := n.snapshot.Swap(s)
 	n.remote.Apply(s, n.Self())
+	n.topics.apply(s, n.Self())
 	_, left, _ := zdiscovery.Diff(old, s)
 	for _, l := range left {
 		if n.self.Is(l.Ref) {
@@ -162,6 +166,12 @@ func (n *Node) onActor(to uint64, m *zmsg.Message) {
 		m.Release()
 	}
 }
+
+// onTopic takes what another node published on a topic. It runs on the link's receiving goroutine.
+func (n *Node) onTopic(topic string, m *zmsg.Message) { n.group.TopicMessage(topic, m) }
+
+// onQueue takes a message for one of this node's members of a topic's queue. It runs on the link's receiving goroutine.
+func (n *Node) onQueue(topic, queue string, m *zmsg.Message) { n.topics.onQueue(topic, queue, m) }
 
 // onSession takes what another node's actor says to sessions of this gate, and what is published to their groups.
 func (n *Node) onSession(e *zmsg.Envelope, from zmsg.NodeRef) {

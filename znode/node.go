@@ -31,6 +31,7 @@ var (
 	_ zactor.Router    = zroute.Router{}
 	_ zactor.Sessions  = (*sessions)(nil)
 	_ zactor.Watches   = (*watches)(nil)
+	_ zactor.Topics    = (*topics)(nil)
 	_ zactor.Remote    = (*zbus.Link)(nil)
 	_ zroute.Target    = zactor.Ref{}
 	_ zroute.Sender    = (*zbus.Link)(nil)
@@ -39,6 +40,8 @@ var (
 	_ sessionLink      = (*zbus.Link)(nil)
 	_ controlLink      = (*zbus.Link)(nil)
 	_ watchers         = (*zactor.Group)(nil)
+	_ topicLink        = (*zbus.Link)(nil)
+	_ topicGroup       = (*zactor.Group)(nil)
 )
 
 // Config is what New needs.
@@ -78,6 +81,7 @@ type Node struct {
 	sessions   *sessions
 	watches    *watches
 	singletons *singletons
+	topics     *topics
 	admin      *server
 	page       *server
 
@@ -235,6 +239,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.loops.Wait()
 	}
 	n.watches.close()
+	n.topics.close()
 	// What is left is closed in any case, also when ctx is over.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)
 	defer cancel()
@@ -281,7 +286,7 @@ func (n *Node) wire(context.Context) (err error) {
 	s, self := &n.cfg.Settings, n.Self()
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
 		Self: self, Bus: n.backends.Bus, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
-		Handlers: zbus.Handlers{Actor: n.onActor, Session: n.onSession, Control: n.onControl},
+		Handlers: zbus.Handlers{Actor: n.onActor, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue},
 	}); err != nil {
 		return err
 	}
@@ -300,9 +305,10 @@ func (n *Node) wire(context.Context) (err error) {
 	n.sessions = newSessions(&n.self, n.link, n.nodeState)
 	n.watches = newWatches(n.link, n.nodeState)
 	n.singletons = newSingletons(n)
+	n.topics = newTopics(&n.self, n.link, n.touch, n.log)
 	cfg := zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
-		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Router: n.dispatcher.Router(),
+		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Topics: n.topics, Router: n.dispatcher.Router(),
 		Mailbox: s.Actors.Mailbox, AskTimeout: s.Actors.AskTimeout, HandlerLimit: s.Actors.HandlerLimit, QueueTime: s.Actors.QueueTime,
 		Middleware: n.middleware(), AsyncPools: n.cfg.App.AsyncPools,
 		RecordDir: s.Actors.RecordDir, RecordFiles: s.Actors.RecordFiles, Recorder: recorder(s),
@@ -318,6 +324,7 @@ func (n *Node) wire(context.Context) (err error) {
 	}
 	n.sessions.tell = n.tell
 	n.watches.group = n.group
+	n.topics.group, n.topics.metrics = n.group, cfg.Metrics.Topics
 	if !s.Gate.Enabled {
 		return nil
 	}

@@ -201,6 +201,14 @@ func (c *Nodes) SetBus(up bool) {
 	c.bus.SetUp(up)
 }
 
+// Subscriptions is how many subscriptions there are at the bus, over all nodes.
+func (c *Nodes) Subscriptions() int {
+	if c.opts.real {
+		return c.nats.Subscriptions()
+	}
+	return c.bus.Subscriptions()
+}
+
 // Settle waits until every running node has every running node, ready, in its list.
 func (c *Nodes) Settle() {
 	c.t.Helper()
