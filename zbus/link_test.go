@@ -541,8 +541,10 @@ func TestOrderOverLanesAndGroups(t *testing.T) {
 			},
 			Queue: func(_, _ string, m *zmsg.Message) { arrived <- m.Seq; m.Release() },
 		})
-		a := c.start(t, "a", zbus.Handlers{Session: func(*zmsg.Envelope, zmsg.NodeRef) { t.Error("own publish came back") },
-			Topic: func(string, *zmsg.Message) { t.Error("own publish on a topic came back") }})
+		a := c.start(t, "a", zbus.Handlers{
+			Session: func(*zmsg.Envelope, zmsg.NodeRef) { t.Error("own publish came back") },
+			Topic:   func(string, *zmsg.Message) { t.Error("own publish on a topic came back") },
+		})
 		other := c.start(t, "c", zbus.Handlers{})
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()

@@ -135,8 +135,8 @@ func (q *queues) makeLocked() {
 	q.view.Store(&view)
 }
 
-// publish sends a copy of m to each queue of the topic.
-func (q *queues) publish(topic string, m *zmsg.Message) {
+// toQueues sends a copy of m to each queue of the topic.
+func (q *queues) toQueues(topic string, m *zmsg.Message) {
 	view := q.view.Load()
 	if view == nil {
 		return
@@ -170,7 +170,7 @@ var queuedPool = sync.Pool{New: func() any { return new(queued) }}
 // m is the message, encoded if it can be; it stays the caller's.
 func (d *queued) next(m *zmsg.Message) {
 	t, nodes := d.q.t, d.view.nodes
-	var last error = zmsg.ErrUnknownActor
+	last := zmsg.ErrUnknownActor
 	for d.tried < len(nodes) {
 		node := nodes[(int(d.start%uint32(len(nodes)))+d.tried)%len(nodes)]
 		if d.tried > 0 {

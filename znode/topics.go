@@ -81,7 +81,7 @@ func (t *topics) Publish(topic string, m *zmsg.Message) error {
 	if err := t.link.PublishTopic(topic, m); err != nil {
 		return err
 	}
-	t.queues.publish(topic, m)
+	t.toQueues(topic, m)
 	return nil
 }
 
