@@ -341,6 +341,7 @@ func TestTopicQueue(t *testing.T) {
 		}
 	}
 	close(leave)
+	eventually(t, func() bool { return full.Load() == 0 })
 	for _, l := range []*listener{a, b, full} {
 		l.do(func(*zactor.Context) {})
 		if l != full && len(l.heard) < 10 || l == full && len(l.heard) != 1 {
@@ -484,7 +485,7 @@ func TestTopicRaces(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	g := newGroup(t, func(c *zactor.Config) { c.Topics, c.Metrics = w, zmetrics.NewActor(reg) })
 	var next atomic.Int64
-	steady := spawnListener(t, g, subscribeTo("t0"))
+	steady := spawnListener(t, g, subscribeTo("t0"), zactor.WithMailbox(1<<16))
 	var wg sync.WaitGroup
 	for k := range 4 {
 		wg.Go(func() {
