@@ -14,6 +14,8 @@ var (
 	ErrUnavailable = errors.New("zdiscovery: service not reachable")
 	ErrLost        = errors.New("zdiscovery: membership is lost") // the lease ended: join again, with a new epoch
 	ErrClosed      = errors.New("zdiscovery: closed")
+	// ErrTooLarge: the record of a node is above what the service takes; nothing was written.
+	ErrTooLarge = errors.New("zdiscovery: record of the node is too large")
 )
 
 // State is where a node is in its life.
@@ -43,6 +45,7 @@ type Node struct {
 	Labels  map[string]string `json:"labels,omitempty"`  // what an operator says about it
 	Actors  []Actor           `json:"actors,omitempty"`  // service actors with message ids, sorted by id
 	Queues  []Queue           `json:"queues,omitempty"`  // of topics, with a member on the node; sorted
+	Kinds   []Kind            `json:"kinds,omitempty"`   // kinds of stateful actors that it hosts, sorted by type
 }
 
 // Actor is a service actor that other nodes may route to.
@@ -58,6 +61,14 @@ type Queue struct {
 	Name  string `json:"name"`
 }
 
+// Kind is a kind of stateful actors. What it advertises is for whoever owns the key, wherever that is: KeyField is the field of the
+// body that holds the key's id, 0 for the id of the session's user.
+type Kind struct {
+	Type    uint32        `json:"type"` // of zmsg.Key
+	Name    string        `json:"name"`
+	Adverts []zmsg.Advert `json:"adverts"`
+}
+
 // Discovery is the contract of a driver: who is alive, and what each node says about itself. zdiscoverytest holds
 // drivers to it. All methods may be called from any goroutine. A Node that was given to Join or Update is not changed
 // by the caller afterwards, nor one that was received.
@@ -67,7 +78,7 @@ type Discovery interface {
 	//
 	// Where the id is taken by a node that is alive, that is a *TakenError (ErrTaken). Where the holder may be a process
 	// that died, Join waits for the end of its lease.
-	// Errors: ErrTaken, ErrUnavailable, ErrClosed, ctx's.
+	// Errors: ErrTaken, ErrTooLarge, ErrUnavailable, ErrClosed, ctx's.
 	Join(ctx context.Context, n Node) (Member, error)
 	// Watch sends the list of nodes: first all there are, then a new Snapshot after each change, the newest only if
 	// the reader is slow. It heals by itself (lost connection, compaction). The channel closes when ctx ends or the
@@ -87,7 +98,7 @@ type Member interface {
 	// Ref is the identity that Join gave.
 	Ref() zmsg.NodeRef
 	// Update replaces what the node says about itself (n.Ref is ignored). Errors: ErrLost (also after Leave),
-	// ErrUnavailable, ctx's.
+	// ErrTooLarge, ErrUnavailable, ctx's.
 	Update(ctx context.Context, n Node) error
 	// ServeUntil is how long this node may act as Ref, as its own clock sees it: the time before sending the last
 	// renewal that was acknowledged, plus the safe part of the lease.

@@ -102,13 +102,13 @@ type TraceID [16]byte
 // IsZero reports whether t is no trace.
 func (t TraceID) IsZero() bool { return t == TraceID{} }
 
-// Advert says that an actor handles a message id.
+// Advert says that an actor handles a message id. The names of its JSON are part of what nodes tell each other.
 type Advert struct {
-	ID uint32
+	ID uint32 `json:"id"`
 	// Client: clients may call it; without, the id counts as no route for messages with the client mark.
-	Client bool
+	Client bool `json:"client,omitempty"`
 	// Sharded: every node's actors that advertise the id are candidates together, one is picked by key.
-	Sharded bool
+	Sharded bool `json:"sharded,omitempty"`
 	// KeyField is the number of the body's field that holds the key of a sharded id, 0 for the session's id.
-	KeyField uint32
+	KeyField uint32 `json:"keyfield,omitempty"`
 }

@@ -3,6 +3,7 @@ package znode
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"zgame/zdiscovery"
@@ -125,12 +126,16 @@ func (n *Node) announceLoop(ctx context.Context) {
 			continue // announceReady and the drain write the whole record themselves
 		}
 		if err := n.announce(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("routes are not announced yet", "err", err)
+			if errors.Is(err, zdiscovery.ErrTooLarge) { // until something changes: that it is tried again does not help
+				n.log.Error("the others do not learn of this node's changes: its record is too large", "err", err)
+			} else {
+				n.log.Warn("routes are not announced yet", "err", err)
+				n.touch()
+			}
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(pause):
-				n.touch()
 			}
 		}
 	}

@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -126,6 +127,9 @@ func (d *Disc) call(ctx context.Context, what string, limit time.Duration, f fun
 	case err == nil || isAnswer(err):
 		d.setUp(true)
 		return err
+	case errors.Is(err, rpctypes.ErrRequestTooLarge): // its --max-request-bytes is below the default
+		d.setUp(true)
+		return fmt.Errorf("%w: etcddisc: %s: etcd at %s: %w", zdiscovery.ErrTooLarge, what, strings.Join(d.cfg.Endpoints, ","), err)
 	case d.ctx.Err() != nil:
 		return zdiscovery.ErrClosed
 	}
@@ -192,5 +196,18 @@ func encode(n zdiscovery.Node) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("etcddisc: node %s: %w", n.Ref.ID, err)
 	}
+	if len(b) > maxRecord {
+		return "", tooLarge(n, len(b), maxRecord)
+	}
 	return string(b), nil
+}
+
+// maxRecord is what etcd takes in one request by default (--max-request-bytes), less the rest of the request.
+const maxRecord = 1536<<10 - 4<<10
+
+// tooLarge says that a record has more bytes than etcd takes, and what to do about it.
+func tooLarge(n zdiscovery.Node, size, limit int) error {
+	return fmt.Errorf("%w: etcddisc: node %s: %d bytes, of which etcd takes %d, with %d actors that handle message ids: "+
+		"spawn those that are reached by their address with zactor.Private, or put one actor in front of many",
+		zdiscovery.ErrTooLarge, n.Ref.ID, size, limit, len(n.Actors))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -416,7 +417,9 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	defer closeDisc(t, d)
 	for id, value := range map[string]string{
 		"old": `{"ref":{"id":"old"},"state":"ready","meta":{"zone":"a"},"actors":[{"id":7,"type":"t","adverts":[{"id":5}]}]}`,
-		"new": `{"ref":{"id":"new"},"state":"ready","zone":"b","weight":50,"load":310,"labels":{"k":"v"},"moon":{"phase":1}}`,
+		"new": `{"ref":{"id":"new"},"state":"ready","zone":"b","weight":50,"load":310,"labels":{"k":"v"},"moon":{"phase":1},` +
+			`"kinds":[{"type":7,"name":"room","adverts":[{"id":9,"client":true,"keyfield":2,"phase":1}],"phase":1}]}`,
+		"before": `{"ref":{"ID":"before"},"state":"ready","actors":[{"id":7,"type":"t","adverts":[{"ID":5,"Client":true,"Sharded":true,"KeyField":3}]}]}`,
 	} {
 		if _, err := s.raw.Put(s.ctx(), "/zgame/nodes/"+id, value); err != nil {
 			t.Fatal(err)
@@ -427,15 +430,68 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := (<-ch).Nodes
-	if len(list) != 2 {
+	if len(list) != 3 {
 		t.Fatalf("%d nodes: %+v", len(list), list)
 	}
-	if n := list[0]; n.Zone != "b" || n.Weight != 50 || n.Load != 310 || n.Labels["k"] != "v" {
+	if b := list[0]; len(b.Actors) != 1 || b.Actors[0].Adverts[0] != (zmsg.Advert{ID: 5, Client: true, Sharded: true, KeyField: 3}) {
+		t.Errorf("before the names were set: %+v", b)
+	}
+	if n := list[1]; len(n.Kinds) != 1 || n.Kinds[0].Type != 7 || n.Kinds[0].Name != "room" ||
+		!slices.Equal(n.Kinds[0].Adverts, []zmsg.Advert{{ID: 9, Client: true, KeyField: 2}}) {
+		t.Errorf("kinds: %+v", n.Kinds)
+	}
+	if n := list[1]; n.Zone != "b" || n.Weight != 50 || n.Load != 310 || n.Labels["k"] != "v" {
 		t.Errorf("new: %+v", n)
 	}
-	if o := list[1]; o.State != zdiscovery.Ready || o.Weight != 0 || o.Zone != "" || len(o.Actors) != 1 || o.Actors[0].Adverts[0].ID != 5 {
+	if o := list[2]; o.State != zdiscovery.Ready || o.Weight != 0 || o.Zone != "" || len(o.Actors) != 1 || o.Actors[0].Adverts[0].ID != 5 {
 		t.Errorf("old: %+v", o)
 	}
+}
+
+// TestLargeRecords: 10,000 actors that handle three message ids each fit; what does not fit is refused by a clear error, and the
+// record that was there stays.
+func TestLargeRecords(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	d := open(t, s.etcd.Endpoint())
+	defer closeDisc(t, d)
+	record := func(actors, ids int) zdiscovery.Node {
+		n := zdiscovery.Node{Ref: zmsg.NodeRef{ID: "a"}, State: zdiscovery.Ready}
+		for i := range actors {
+			a := zdiscovery.Actor{ID: uint64(i), Type: "main.room"}
+			for id := range ids {
+				a.Adverts = append(a.Adverts, zmsg.Advert{ID: uint32(1000 + id), Client: id == 0})
+			}
+			n.Actors = append(n.Actors, a)
+		}
+		return n
+	}
+	m, err := d.Join(s.ctx(), record(10_000, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := d.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := (<-ch).Nodes; len(n) != 1 || len(n[0].Actors) != 10_000 {
+		t.Fatal("the record is not whole")
+	}
+	for _, n := range []zdiscovery.Node{record(10_000, 9), record(20_000, 3)} {
+		if err := m.Update(s.ctx(), n); !errors.Is(err, zdiscovery.ErrTooLarge) || !strings.Contains(err.Error(), "zactor.Private") {
+			t.Errorf("too large: %v, want ErrTooLarge, and what to do", err)
+		}
+	}
+	if _, err := d.Join(s.ctx(), zdiscovery.Node{Ref: zmsg.NodeRef{ID: "b"}, Version: strings.Repeat("x", 2<<20)}); !errors.Is(err, zdiscovery.ErrTooLarge) {
+		t.Errorf("too large: %v, want ErrTooLarge", err)
+	}
+	if !d.Up() {
+		t.Error("discovery is down for that")
+	}
+	if err := m.Update(s.ctx(), record(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, ch, "a")
 }
 
 func TestConfigFaultsTogether(t *testing.T) {

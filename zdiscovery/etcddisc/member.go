@@ -168,26 +168,29 @@ func (d *Disc) waitForEnd(ctx context.Context, kv *mvccpb.KeyValue) error {
 		case <-d.ctx.Done():
 			return zdiscovery.ErrClosed
 		}
-		now, err := d.get(ctx, string(kv.Key), d.cfg.RequestTimeout)
-		if err != nil {
+		now, err := d.get(ctx, string(kv.Key), d.cfg.RequestTimeout, clientv3.WithKeysOnly())
+		switch {
+		case err != nil:
 			return err
-		}
-		if now == nil {
+		case now == nil:
 			return nil
+		case now.CreateRevision == kv.CreateRevision:
+			continue
 		}
-		if now.CreateRevision != kv.CreateRevision { // somebody else was faster, and is alive
+		// Somebody else was faster, and is alive.
+		if now, err = d.get(ctx, string(kv.Key), d.cfg.RequestTimeout); err == nil && now != nil {
 			if n, err := d.decode(now); err == nil {
 				taken.Holder = n
 			}
-			return taken
 		}
+		return taken
 	}
 }
 
 // get reads one key, nil if it is not there.
-func (d *Disc) get(ctx context.Context, key string, limit time.Duration) (kv *mvccpb.KeyValue, err error) {
+func (d *Disc) get(ctx context.Context, key string, limit time.Duration, opts ...clientv3.OpOption) (kv *mvccpb.KeyValue, err error) {
 	err = d.call(ctx, "look at "+key, limit, func(ctx context.Context) error {
-		r, err := d.client.Get(ctx, key)
+		r, err := d.client.Get(ctx, key, opts...)
 		if err == nil && len(r.Kvs) > 0 {
 			kv = r.Kvs[0]
 		}
@@ -235,7 +238,7 @@ func (m *member) run() {
 func (m *member) renew() error {
 	d := m.disc
 	limit := min(d.cfg.RequestTimeout, max(d.cfg.TTL/3, 500*time.Millisecond))
-	kv, err := d.get(d.ctx, m.key, limit)
+	kv, err := d.get(d.ctx, m.key, limit, clientv3.WithKeysOnly()) // the record may be large
 	switch {
 	case err != nil:
 		return err
