@@ -152,6 +152,10 @@ func (c *cell) deliver(m *zmsg.Message, p patience) error {
 	if m.ID == zmsg.SessionClosedID && !m.Client {
 		return c.pushControl(&it) // an actor that missed it would keep the player for ever
 	}
+	if m.ID == zmsg.FenceID && !m.Client {
+		it.kind = itemFence
+		return c.pushControl(&it) // it asks for what a full mailbox holds, and one that is closed
+	}
 	if m.Client {
 		c.mu.Lock()
 		h := find(c.handlers, m.ID)

@@ -173,6 +173,9 @@ func (c *cell) discard(items []item) (messages int) {
 			c.endOutcome(it.value.(*future), it)
 		case itemBarrier:
 			it.value.(*barrier).done(true)
+		case itemFence:
+			it.msg.ReplyError(zmsg.ErrStopped)
+			it.msg.Release()
 		case itemTimer, itemStop, itemGone:
 		}
 	}

@@ -34,6 +34,7 @@ const (
 	itemStop             // stop when everything before is handled
 	itemBarrier          // the shutdown asks whether this actor has settled
 	itemGone             // a policy has dropped what was here
+	itemFence            // zmsg.FenceID: answered when its turn comes
 )
 
 // Buffers up to keptItems stay with their mailbox while it is idle; larger ones go to the group's pool, where idle

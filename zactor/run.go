@@ -186,6 +186,10 @@ func (c *cell) event(x *Context, it *item) {
 		c.halt(StopRequested)
 	case itemBarrier:
 		c.barrier(x, it.value.(*barrier))
+	case itemFence:
+		it.msg.Reply(&zmsg.Reply{})
+		it.msg.Release()
+		it.msg = nil
 	case itemMessage, itemGone: // the one is not for here, the other stays in the mailbox
 	}
 }

@@ -228,7 +228,7 @@ func (s *Session) route(m *zmsg.Message, token uint64) {
 	case zroute.OnLocal:
 		s.g.count.local.Inc()
 		return
-	case zroute.OnRemote:
+	case zroute.OnRemote, zroute.Parked:
 		s.g.count.remote.Inc()
 		return
 	case zroute.Busy:

@@ -70,6 +70,10 @@ func (s SessionRef) IsZero() bool { return s == SessionRef{} }
 // SessionClosedID is the message id of wirepb.SessionClosed, by which gates tell watchers of the end of a session.
 const SessionClosedID = 10
 
+// FenceID is the message id of a request without a body that every actor answers when it has handled what it got before, whatever
+// state it is in: by it others know that nothing waits there any more.
+const FenceID = 11
+
 // ClosedSession returns which session c says has ended.
 func ClosedSession(c *wirepb.SessionClosed) SessionRef {
 	return SessionRef{Gate: NodeRef{ID: c.GetGate(), Epoch: c.GetGateEpoch()}, ID: c.GetSession(), Gen: c.GetGeneration()}

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"io/fs"
+	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -53,4 +54,5 @@ type Routing struct {
 	Local    zroute.LocalRouter    // among actors of this node
 	Remote   zroute.RemoteStrategy // among those of the others
 	NextBest bool                  // Remote picks again where a candidate cannot, instead of list order
+	MoveWait time.Duration         // see zroute.Config.MoveWait
 }

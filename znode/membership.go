@@ -110,6 +110,7 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 		n.sessions.lost(l.Ref)
 	}
 	n.watches.prune()
+	n.farewell.listed(left)
 }
 
 // announceLoop writes the record after each change of the local table while the node serves; many changes at once are
@@ -158,6 +159,20 @@ func (n *Node) nodeState(ref zmsg.NodeRef) nodeState {
 	return nodeGone
 }
 
+// drains reports whether the list has a node as draining, or not at all.
+func (n *Node) drains(ref zmsg.NodeRef) bool {
+	s := n.snapshot.Load()
+	if s == nil {
+		return false
+	}
+	for i := range s.Nodes {
+		if s.Nodes[i].Ref == ref {
+			return s.Nodes[i].State == zdiscovery.Draining
+		}
+	}
+	return n.nodeState(ref) == nodeGone
+}
+
 // onActor takes a message for an actor from another node. What cannot be delivered is answered NotExecuted, so that
 // the sender may try elsewhere. It runs on the link's receiving goroutine.
 func (n *Node) onActor(to uint64, m *zmsg.Message) {
@@ -187,8 +202,12 @@ func (n *Node) onSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 
 // onControl takes what nodes say to each other: how a session operation ended, and watches of actors.
 func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) bool {
-	if e.ID == controlJoined {
+	switch e.ID {
+	case controlJoined:
 		n.sessions.joined(from, e)
+		return true
+	case controlDrains, controlKnown:
+		n.farewell.control(e, from)
 		return true
 	}
 	return n.watches.control(e, from)

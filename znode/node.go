@@ -82,6 +82,7 @@ type Node struct {
 	watches    *watches
 	singletons *singletons
 	topics     *topics
+	farewell   *farewell
 	admin      *server
 	page       *server
 
@@ -215,8 +216,12 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 	if n.member.Load() != nil {
 		n.setState(zdiscovery.Draining)
-		if err := brief(n.announce); !errors.Is(err, zdiscovery.ErrLost) { // then it is off the list already
+		err := brief(n.announce)
+		if !errors.Is(err, zdiscovery.ErrLost) { // then it is off the list already
 			try("announce the drain", err)
+		}
+		if err == nil {
+			n.bidFarewell(ctx)
 		}
 	}
 	// Others take them over while clients are told: they are on their way to other gates.
@@ -298,7 +303,7 @@ func (n *Node) wire(context.Context) (err error) {
 	}
 	if n.dispatcher, err = zroute.New(zroute.Config{
 		Node: self, Local: n.local, Remote: n.remote, Sender: n.link, Metrics: zmetrics.NewRoute(n.registry),
-		LocalRouter: routing.Local, Strategy: routing.Remote, NextBest: routing.NextBest,
+		LocalRouter: routing.Local, Strategy: routing.Remote, NextBest: routing.NextBest, MoveWait: routing.MoveWait,
 	}); err != nil {
 		return err
 	}
@@ -306,6 +311,7 @@ func (n *Node) wire(context.Context) (err error) {
 	n.watches = newWatches(n.link, n.nodeState)
 	n.singletons = newSingletons(n)
 	n.topics = newTopics(&n.self, n.link, n.touch, n.log)
+	n.farewell = newFarewell(n.link, n.drains)
 	cfg := zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
 		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Topics: n.topics, Router: n.dispatcher.Router(),

@@ -93,8 +93,9 @@ type Settings struct {
 		Timeout time.Duration `yaml:"timeout" help:"servers that do not answer by then fail the start"`
 	} `yaml:"start"`
 	Drain struct {
-		Timeout time.Duration `yaml:"timeout" help:"what is queued has so long to finish after SIGTERM"`
-		Delay   time.Duration `yaml:"delay" help:"clients are told to reconnect spread over this time"`
+		Timeout  time.Duration `yaml:"timeout" help:"what is queued has so long to finish after SIGTERM"`
+		Announce time.Duration `yaml:"announce" help:"wait at most so long until all nodes say that they send nothing new here; 0: do not wait"`
+		Delay    time.Duration `yaml:"delay" help:"clients are told to reconnect spread over this time"`
 	} `yaml:"drain"`
 }
 
@@ -119,7 +120,7 @@ func DefaultSettings() Settings {
 	s.Actors.Mailbox, s.Actors.RecordFiles = 1024, 16
 	s.Actors.AskTimeout, s.Actors.HandlerLimit, s.Actors.QueueTime = 10*time.Second, 5*time.Second, 10*time.Second
 	s.Start.Timeout = 10 * time.Second
-	s.Drain.Timeout, s.Drain.Delay = 10*time.Second, 2*time.Second
+	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay = 10*time.Second, time.Second, 2*time.Second
 	return s
 }
 
@@ -278,6 +279,7 @@ func (s *Settings) Validate() error {
 	atLeast("actors.queue_time", s.Actors.QueueTime, time.Millisecond)
 	atLeast("start.timeout", s.Start.Timeout, time.Second)
 	atLeast("drain.timeout", s.Drain.Timeout, 0)
+	atLeast("drain.announce", s.Drain.Announce, 0)
 	atLeast("drain.delay", s.Drain.Delay, 0)
 	return errors.Join(faults...)
 }

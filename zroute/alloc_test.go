@@ -77,16 +77,6 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// answering is a link whose requests are answered at once.
-type answering struct{ reply zmsg.Reply }
-
-func (a *answering) Send(_ zmsg.Address, _ *zmsg.Message, r zmsg.Replier, token uint64) error {
-	if r != nil {
-		r.Reply(token, &a.reply)
-	}
-	return nil
-}
-
 type discard struct{}
 
 func (discard) Reply(uint64, *zmsg.Reply) {}

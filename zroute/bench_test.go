@@ -23,6 +23,20 @@ func BenchmarkDispatchLocal(b *testing.B) {
 	}
 }
 
+// A message by key to one of 100 actors of other nodes, all of it but the sending.
+func BenchmarkDispatchByKey(b *testing.B) {
+	b.ReportAllocs()
+	d := dispatcher(b, zroute.Config{Local: &zroute.Local{}, Remote: hundredNodes(b), Sender: &answering{}, Strategy: zroute.Rendezvous(nil)})
+	m := message(5)
+	m.Client = true
+	for b.Loop() {
+		m.ID, m.Session.ID = 5, m.Session.ID+1 // Dispatch has released it: no matter here
+		if res, _, _ := d.Dispatch(m); res != zroute.OnRemote {
+			b.Fatal(res)
+		}
+	}
+}
+
 // many are 100 candidates of message id 5: on each node one, in three zones, with two versions, weights and loads.
 func many(tb testing.TB) []zroute.RemoteCandidate {
 	tb.Helper()

@@ -77,9 +77,12 @@ func compareRemote(a, b *RemoteCandidate) int {
 	return cmp.Or(cmp.Compare(a.Node.ID, b.Node.ID), cmp.Compare(a.Node.Epoch, b.Node.Epoch), cmp.Compare(a.Actor, b.Actor))
 }
 
-func equalRemote(a, b RemoteCandidate) bool {
+func equalRemote(a, b RemoteCandidate) bool { return a.Load == b.Load && equalPlace(a, b) }
+
+// equalPlace is equalRemote for strategies that do not look at loads.
+func equalPlace(a, b RemoteCandidate) bool {
 	return a.Node == b.Node && a.Actor == b.Actor && a.Type == b.Type && a.State == b.State && a.Zone == b.Zone &&
-		a.Version == b.Version && a.Weight == b.Weight && a.Load == b.Load &&
+		a.Version == b.Version && a.Weight == b.Weight &&
 		equalAdverts(a.Adverts, b.Adverts) && maps.Equal(a.Labels, b.Labels)
 }
 

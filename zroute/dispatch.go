@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"zgame/zmetrics"
 	"zgame/zmsg"
@@ -12,20 +13,21 @@ import (
 // Result says what became of a dispatched message.
 type Result uint8
 
-// The results. After OnLocal and OnRemote the message belongs to whom it went; after the others still to the caller,
-// who answers it.
+// The results. After OnLocal and OnRemote the message belongs to whom it went, after Parked to the dispatcher; after the others
+// still to the caller, who answers it.
 const (
 	OnLocal  Result = iota // in the mailbox of an actor of this node
 	OnRemote               // on its way to another node
 	Busy                   // the picked local actor, or shard, has no room: the answer is CodeBusy
 	NoRoute                // nobody is there, or nobody of those could be reached
 	Failed                 // the LocalRouter failed, or no node can take the message as it is (too large)
+	Parked                 // it waits until the actor that had its key before has handled what it got; then it goes on
 	results  = iota
 )
 
-var resultNames = [results]string{"local", "remote", "busy", "no_route", "failed"}
+var resultNames = [results]string{"local", "remote", "busy", "no_route", "failed", "parked"}
 
-// String returns local, remote, busy, no_route or failed.
+// String returns local, remote, busy, no_route, failed or parked.
 func (r Result) String() string {
 	if int(r) < len(resultNames) {
 		return resultNames[r]
@@ -55,6 +57,14 @@ type Config struct {
 	// list order: keys go where they will be once that candidate is gone, load is spread. KeepDraining implies it.
 	NextBest bool
 
+	// MoveWait is how long messages of a key wait for the actor that had it before, when a change of the members moves it; see
+	// "Order across a change" in docs/routing.md. Then they end NotExecuted. Defaults to 5 s; below 0 nothing waits, and order across
+	// a change is not kept.
+	MoveWait time.Duration
+	// MoveQueue bounds the messages of one sender with one key that wait so, MoveBytes those of all; more are refused with
+	// CodeBusy. Default to 1,024 and 16 MiB.
+	MoveQueue, MoveBytes int
+
 	Metrics *zmetrics.Route // defaults to one that counts into the void
 }
 
@@ -64,6 +74,15 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Strategy == nil {
 		c.Strategy = First()
+	}
+	if c.MoveWait == 0 {
+		c.MoveWait = 5 * time.Second
+	}
+	if c.MoveQueue == 0 {
+		c.MoveQueue = 1024
+	}
+	if c.MoveBytes == 0 {
+		c.MoveBytes = 16 << 20
 	}
 	if c.Metrics == nil {
 		c.Metrics = zmetrics.NewRoute(nil)
@@ -79,6 +98,9 @@ func (c Config) validate() error {
 	if c.Remote != nil && c.Node.ID == "" {
 		errs = append(errs, errors.New("zroute: Config.Node has no id: give the id of this node, other nodes pick shards by it"))
 	}
+	if c.MoveQueue < 0 || c.MoveBytes < 0 {
+		errs = append(errs, fmt.Errorf("zroute: Config.MoveQueue is %d, MoveBytes %d: expected numbers above 0", c.MoveQueue, c.MoveBytes))
+	}
 	return errors.Join(errs...)
 }
 
@@ -88,6 +110,7 @@ type Dispatcher struct {
 	cfg    Config
 	lookup lookup
 	choose chooser
+	moves  *moves // nil where nothing waits for keys that move
 
 	counts       [results]zmetrics.Counter
 	fallbackSync zmetrics.Counter
@@ -107,6 +130,7 @@ func New(cfg Config) (*Dispatcher, error) {
 	}
 	d.fallbackSync = cfg.Metrics.Fallbacks.With("sync")
 	d.fallbackLate = cfg.Metrics.Fallbacks.With("reply")
+	d.moves = newMoves(d)
 	d.fallbacks.New = func() any { return &fallback{d: d} }
 	return d, nil
 }
@@ -116,7 +140,7 @@ func New(cfg Config) (*Dispatcher, error) {
 // the code to answer, except that a LocalRouter's own error is handed on as it is.
 //
 // A request that went to a remote actor and comes back with the word that it did not run goes to the next candidate;
-// when none is left it ends with CodeNoRoute.
+// when none is left it ends with CodeUnavailable, NotExecuted, and how many were tried.
 func (d *Dispatcher) Dispatch(m *zmsg.Message) (res Result, tried int, err error) {
 	res, tried, err = d.dispatch(m)
 	d.counts[res].Inc()
@@ -124,57 +148,128 @@ func (d *Dispatcher) Dispatch(m *zmsg.Message) (res Result, tried int, err error
 }
 
 func (d *Dispatcher) dispatch(m *zmsg.Message) (Result, int, error) {
-	local := d.lookup.locals(m.ID, m.Client)
-	if field, sharded := d.lookup.shard(m.ID); sharded {
-		o := order{sharded: true, self: d.cfg.Node.ID, local: local, remote: d.lookup.remotes(m.ID, m.Client)}
-		o.key, o.keyed = shardKey(m, field)
-		return d.walk(m, &o)
-	}
-	if len(local) > 0 {
-		i, err := d.cfg.LocalRouter.Pick(m, local)
-		switch {
-		case err == nil:
-			if i < 0 || i >= len(local) {
-				i = 0
+	if d.moves == nil || !d.moves.keyed { // the short way to an actor of this node: without a plan, which is a large thing
+		local := d.lookup.locals(m.ID, m.Client)
+		if _, sharded := d.lookup.shard(m.ID); !sharded && len(local) > 0 {
+			c, err := d.here(m, local)
+			if err != nil {
+				return Failed, 0, err
 			}
-			err := local[i].Target.Deliver(m)
-			if err == nil {
-				return OnLocal, 0, nil
+			if c != nil {
+				if err = c.Target.Deliver(m); err == nil {
+					return OnLocal, 0, nil
+				}
+				if !gone(err) {
+					return Busy, 0, err
+				}
 			}
-			if !gone(err) {
-				return Busy, 0, err
-			}
-		case !errors.Is(err, ErrNotFound):
-			return Failed, 0, err
+			var p plan
+			d.planRemote(m, &d.lookup, &p)
+			return d.walk(m, &p.o)
 		}
 	}
-	with, remote := d.remotes(m)
+	return d.dispatchPlanned(m)
+}
+
+func (d *Dispatcher) dispatchPlanned(m *zmsg.Message) (Result, int, error) {
+	var p plan
+	d.plan(m, &d.lookup, &p)
+	if d.moves != nil && (p.o.sharded || d.moves.keyed) && !d.moves.quiet() {
+		return d.moves.dispatch(m)
+	}
+	return d.carry(m, &d.lookup, &p)
+}
+
+// here lets the LocalRouter pick; it returns nil where it sends the message on.
+func (d *Dispatcher) here(m *zmsg.Message, local []LocalCandidate) (*LocalCandidate, error) {
+	i, err := d.cfg.LocalRouter.Pick(m, local)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case i < 0 || i >= len(local):
+		i = 0
+	}
+	return &local[i], nil
+}
+
+// plan is where a message goes first, by one state of the tables.
+type plan struct {
+	here *LocalCandidate // the pick among local actors, of an id that is not sharded
+	typ  string          // of the one that is picked, of an id that is not sharded
+	err  error           // of the LocalRouter
+	o    order           // the other candidates, or all of a sharded id
+}
+
+// plan makes p, which is zero, by the tables of k.
+func (d *Dispatcher) plan(m *zmsg.Message, k *lookup, p *plan) {
+	local := k.locals(m.ID, m.Client)
+	if field, sharded := k.shard(m.ID); sharded {
+		p.o = order{sharded: true, self: d.cfg.Node.ID, local: local, remote: k.remotes(m.ID, m.Client)}
+		p.o.key, p.o.keyed = shardKey(m, field)
+		return
+	}
+	if len(local) > 0 {
+		c, err := d.here(m, local)
+		if c != nil {
+			p.here, p.typ = c, c.Type
+			return
+		}
+		if p.err = err; err != nil {
+			return
+		}
+	}
+	d.planRemote(m, k, p)
+}
+
+// planRemote plans for the remote candidates of an id that is not sharded.
+func (d *Dispatcher) planRemote(m *zmsg.Message, k *lookup, p *plan) {
+	with, remote := d.remotes(m, k)
 	if len(remote) == 0 {
-		return NoRoute, 0, zmsg.ErrNoRoute
+		return
 	}
 	i := inRange(with.strategy.Pick(m, remote), len(remote))
 	if i < 0 {
-		return NoRoute, 0, zmsg.ErrNoRoute
+		return
 	}
-	o := order{remote: remote, preferred: i}
+	p.typ = remote[i].Type
+	p.o = order{remote: remote, preferred: i}
 	if with.draining || d.cfg.NextBest {
-		o.strategy = with.strategy
+		p.o.strategy = with.strategy
 	}
-	return d.walk(m, &o)
+}
+
+// carry does what p says. k are the tables that it was made by.
+func (d *Dispatcher) carry(m *zmsg.Message, k *lookup, p *plan) (Result, int, error) {
+	switch {
+	case p.err != nil:
+		return Failed, 0, p.err
+	case p.here != nil:
+		err := p.here.Target.Deliver(m)
+		if err == nil {
+			return OnLocal, 0, nil
+		}
+		if !gone(err) {
+			return Busy, 0, err
+		}
+		d.planRemote(m, k, p)
+	}
+	return d.walk(m, &p.o)
 }
 
 // remotes returns the remote candidates of m and what picks among them.
-func (d *Dispatcher) remotes(m *zmsg.Message) (choice, []RemoteCandidate) {
+func (d *Dispatcher) remotes(m *zmsg.Message, k *lookup) (choice, []RemoteCandidate) {
 	if !d.choose.draining {
-		remote := d.lookup.remotes(m.ID, m.Client)
+		remote := k.remotes(m.ID, m.Client)
 		return d.choose.of(m, remote), remote
 	}
-	every := d.lookup.every(m.ID, m.Client)
+	every := k.every(m.ID, m.Client)
 	with := d.choose.of(m, every)
 	if with.draining {
 		return with, every
 	}
-	return with, d.lookup.remotes(m.ID, m.Client)
+	return with, k.remotes(m.ID, m.Client)
 }
 
 // inRange makes sense of what a strategy returned for n candidates: -1 is none, out of range counts as 0.
@@ -236,18 +331,29 @@ func (d *Dispatcher) walk(m *zmsg.Message, o *order) (Result, int, error) {
 			return Failed, tried, last
 		}
 	}
+	if tried == 0 && len(d.lookup.remotes(m.ID, m.Client)) == 0 && len(d.lookup.every(m.ID, m.Client)) > 0 {
+		return NoRoute, 0, errAllDrain
+	}
 	return NoRoute, tried, noRoute(tried, last)
 }
 
+// noRoute is the end of a message that nobody took. Where nobody handles its id that is CodeNoRoute: the same again helps nothing. Where
+// somebody does, and could not be reached or did not want it now, it is CodeUnavailable: try again later.
 func noRoute(tried int, last error) error {
 	if tried == 0 {
 		return zmsg.ErrNoRoute
 	}
-	return &zmsg.Error{
-		Code: zmsg.CodeNoRoute, Outcome: zmsg.NotExecuted,
+	e := &zmsg.Error{
+		Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted,
 		Text: fmt.Sprintf("%d tried, the last failed with %s", tried, zmsg.CodeOf(last)),
 	}
+	if zmsg.CodeOf(last) == zmsg.CodeNoRoute { // nor did he
+		e.Code = zmsg.CodeNoRoute
+	}
+	return e
 }
+
+var errAllDrain error = &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "all nodes that handle it are draining"}
 
 // Router is a Dispatcher as actors want it: an error where Dispatch has a result.
 type Router struct{ d *Dispatcher }

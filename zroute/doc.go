@@ -28,5 +28,6 @@
 // # Failure
 //
 // Dispatch returns Busy, NoRoute or Failed and leaves the message with its caller. A request whose remote candidates all
-// fail after the first was sent ends with CodeNoRoute, NotExecuted, and the number of candidates tried in its text.
+// fail ends with CodeUnavailable, NotExecuted, and the number of candidates tried in its text: it may be sent again. CodeNoRoute says that
+// nobody handles the id.
 package zroute

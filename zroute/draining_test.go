@@ -45,7 +45,7 @@ func TestNextBest(t *testing.T) {
 		got := make(replies, 2)
 		m.SetReplier(got, 1)
 		res, _, err := d.Dispatch(m)
-		if late && (res != zroute.OnRemote || len(got) != 1) || !late && (res != zroute.NoRoute || zmsg.CodeOf(err) != zmsg.CodeNoRoute) {
+		if late && (res != zroute.OnRemote || len(got) != 1) || !late && (res != zroute.NoRoute || zmsg.CodeOf(err) != zmsg.CodeUnavailable) {
 			t.Fatalf("%v, %v, %d outcomes", res, err, len(got))
 		}
 		if !slices.Equal(to.sent, want) {
@@ -67,7 +67,7 @@ func TestNextBestEnds(t *testing.T) {
 		}
 		return 99 // out of range counts as 0
 	})})
-	if res, tried, err := d.Dispatch(message(5)); res != zroute.NoRoute || tried != 2 || zmsg.CodeOf(err) != zmsg.CodeNoRoute {
+	if res, tried, err := d.Dispatch(message(5)); res != zroute.NoRoute || tried != 2 || zmsg.CodeOf(err) != zmsg.CodeUnavailable {
 		t.Errorf("%v, %d tried, %v", res, tried, err)
 	}
 	if len(to.sent) != 2 || to.sent[0].Node.ID != "a" || to.sent[1].Node.ID != "b" {

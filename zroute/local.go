@@ -20,12 +20,15 @@ var ErrRegistered = errors.New("zroute: actor is registered already")
 // Readers take a snapshot behind an atomic pointer and never wait. A change copies the map of ids and builds new
 // slices only for the ids that it touches. The zero value is ready to use.
 type Local struct {
-	table atomic.Pointer[map[uint32]*localEntry] // the map and what it points to are never changed once stored
+	table atomic.Pointer[localTable]
 
 	mu       sync.Mutex // writers
 	actors   map[uint64]registration
 	onChange []func()
 }
+
+// localTable is one state of a Local: it and what it points to are never changed once stored.
+type localTable map[uint32]*localEntry
 
 // localEntry is what the table knows about one id.
 type localEntry struct {
@@ -122,11 +125,11 @@ func (l *Local) unregister(actor uint64) []func() {
 }
 
 // copyTable returns a copy of the map of ids that may be changed; the caller holds mu.
-func (l *Local) copyTable() map[uint32]*localEntry {
+func (l *Local) copyTable() localTable {
 	if p := l.table.Load(); p != nil {
 		return maps.Clone(*p)
 	}
-	return make(map[uint32]*localEntry)
+	return make(localTable)
 }
 
 func newLocalEntry(all []LocalCandidate) *localEntry {
@@ -156,9 +159,12 @@ func newLocalEntry(all []LocalCandidate) *localEntry {
 }
 
 // View returns the candidates for id without copying: the slice is never changed, and must not be.
-func (l *Local) View(id uint32) []LocalCandidate {
-	if p := l.table.Load(); p != nil {
-		if e := (*p)[id]; e != nil {
+func (l *Local) View(id uint32) []LocalCandidate { return l.table.Load().View(id) }
+
+// View implements LocalViewer, for a table that may be nil.
+func (t *localTable) View(id uint32) []LocalCandidate {
+	if t != nil {
+		if e := (*t)[id]; e != nil {
 			return e.all
 		}
 	}
@@ -166,9 +172,12 @@ func (l *Local) View(id uint32) []LocalCandidate {
 }
 
 // ClientView is View without the candidates that clients may not call.
-func (l *Local) ClientView(id uint32) []LocalCandidate {
-	if p := l.table.Load(); p != nil {
-		if e := (*p)[id]; e != nil {
+func (l *Local) ClientView(id uint32) []LocalCandidate { return l.table.Load().ClientView(id) }
+
+// ClientView implements LocalViewer, for a table that may be nil.
+func (t *localTable) ClientView(id uint32) []LocalCandidate {
+	if t != nil {
+		if e := (*t)[id]; e != nil {
 			return e.client
 		}
 	}
@@ -177,6 +186,9 @@ func (l *Local) ClientView(id uint32) []LocalCandidate {
 
 // Lookup returns a copy of the candidates for id.
 func (l *Local) Lookup(id uint32) []LocalCandidate { return slices.Clone(l.View(id)) }
+
+// Lookup implements LocalTable.
+func (t *localTable) Lookup(id uint32) []LocalCandidate { return slices.Clone(t.View(id)) }
 
 // Adverts returns the actors of the table, sorted by actor: what discovery tells the other nodes.
 func (l *Local) Adverts() []Entry {

@@ -23,8 +23,9 @@ type Remote struct {
 
 // remoteTable is never changed once stored.
 type remoteTable struct {
-	all  []RemoteCandidate // draining ones too
-	byID map[uint32]*remoteEntry
+	all       []RemoteCandidate // draining ones too
+	byID      map[uint32]*remoteEntry
+	placement uint64 // rises when more than loads have changed: by key, a strategy may pick others
 }
 
 // remoteEntry is what the table knows about one id.
@@ -67,9 +68,12 @@ func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.load()
-	next := &remoteTable{all: all, byID: make(map[uint32]*remoteEntry, len(byID))}
+	next := &remoteTable{all: all, byID: make(map[uint32]*remoteEntry, len(byID)), placement: old.placement}
 	if slices.EqualFunc(all, old.all, equalRemote) {
 		return
+	}
+	if !slices.EqualFunc(all, old.all, equalPlace) {
+		next.placement++
 	}
 	for id, cands := range byID {
 		if e := old.byID[id]; e != nil && slices.EqualFunc(e.every.all, cands, equalRemote) {
@@ -144,24 +148,38 @@ func (r *Remote) load() *remoteTable {
 }
 
 // ByID returns the candidates that advertise id without copying: the slice is never changed, and must not be.
-func (r *Remote) ByID(id uint32) []RemoteCandidate {
-	if e := r.load().byID[id]; e != nil {
+func (r *Remote) ByID(id uint32) []RemoteCandidate { return r.load().ByID(id) }
+
+// ClientByID is ByID without the candidates that clients may not call.
+func (r *Remote) ClientByID(id uint32) []RemoteCandidate { return r.load().ClientByID(id) }
+
+// EveryByID is ByID, or ClientByID, with the candidates of draining nodes.
+func (r *Remote) EveryByID(id uint32, client bool) []RemoteCandidate {
+	return r.load().EveryByID(id, client)
+}
+
+// Candidates returns a copy of all candidates that are ready, for any id.
+func (r *Remote) Candidates() []RemoteCandidate { return r.load().Candidates() }
+
+// ByID implements RemoteViewer.
+func (t *remoteTable) ByID(id uint32) []RemoteCandidate {
+	if e := t.byID[id]; e != nil {
 		return e.ready.all
 	}
 	return nil
 }
 
-// ClientByID is ByID without the candidates that clients may not call.
-func (r *Remote) ClientByID(id uint32) []RemoteCandidate {
-	if e := r.load().byID[id]; e != nil {
+// ClientByID implements RemoteViewer.
+func (t *remoteTable) ClientByID(id uint32) []RemoteCandidate {
+	if e := t.byID[id]; e != nil {
 		return e.ready.client
 	}
 	return nil
 }
 
-// EveryByID is ByID, or ClientByID, with the candidates of draining nodes.
-func (r *Remote) EveryByID(id uint32, client bool) []RemoteCandidate {
-	e := r.load().byID[id]
+// EveryByID implements DrainingViewer.
+func (t *remoteTable) EveryByID(id uint32, client bool) []RemoteCandidate {
+	e := t.byID[id]
 	switch {
 	case e == nil:
 		return nil
@@ -171,7 +189,7 @@ func (r *Remote) EveryByID(id uint32, client bool) []RemoteCandidate {
 	return e.every.all
 }
 
-// Candidates returns a copy of all candidates that are ready, for any id.
-func (r *Remote) Candidates() []RemoteCandidate {
-	return slices.DeleteFunc(slices.Clone(r.load().all), isDraining)
+// Candidates implements RemoteTable.
+func (t *remoteTable) Candidates() []RemoteCandidate {
+	return slices.DeleteFunc(slices.Clone(t.all), isDraining)
 }

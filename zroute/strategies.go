@@ -45,16 +45,20 @@ func (r LocalRouters) Pick(m *zmsg.Message, c []LocalCandidate) (int, error) {
 	if len(c) == 0 {
 		return 0, ErrNotFound
 	}
+	return r.of(m, c[0].Type).Pick(m, c)
+}
+
+func (r LocalRouters) of(m *zmsg.Message, typ string) LocalRouter {
 	if by := r.ByID[m.ID]; by != nil {
-		return by.Pick(m, c)
+		return by
 	}
-	if by := r.ByType[c[0].Type]; by != nil {
-		return by.Pick(m, c)
+	if by := r.ByType[typ]; by != nil {
+		return by
 	}
 	if r.Default != nil {
-		return r.Default.Pick(m, c)
+		return r.Default
 	}
-	return 0, nil
+	return localFirst{}
 }
 
 // choice is a strategy and what it may see.

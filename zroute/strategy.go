@@ -34,13 +34,15 @@ type RemoteStrategyFunc func(m *zmsg.Message, c []RemoteCandidate) int
 func (f RemoteStrategyFunc) Pick(m *zmsg.Message, c []RemoteCandidate) int { return f(m, c) }
 
 // LocalFirst picks the candidate that registered first. It is the default.
-func LocalFirst() LocalRouter {
-	return LocalRouterFunc(func(_ *zmsg.Message, c []LocalCandidate) (int, error) {
-		if len(c) == 0 {
-			return 0, ErrNotFound
-		}
-		return 0, nil
-	})
+func LocalFirst() LocalRouter { return localFirst{} }
+
+type localFirst struct{}
+
+func (localFirst) Pick(_ *zmsg.Message, c []LocalCandidate) (int, error) {
+	if len(c) == 0 {
+		return 0, ErrNotFound
+	}
+	return 0, nil
 }
 
 // LocalRendezvous picks by key (nil: DefaultKey), so that a key stays with its candidate while that is there. A message
@@ -49,22 +51,26 @@ func LocalRendezvous(key KeyFunc) LocalRouter {
 	if key == nil {
 		key = DefaultKey
 	}
-	return LocalRouterFunc(func(m *zmsg.Message, c []LocalCandidate) (int, error) {
-		if len(c) == 0 {
-			return 0, ErrNotFound
+	return &localRendezvous{key}
+}
+
+type localRendezvous struct{ key KeyFunc }
+
+func (r *localRendezvous) Pick(m *zmsg.Message, c []LocalCandidate) (int, error) {
+	if len(c) == 0 {
+		return 0, ErrNotFound
+	}
+	k, ok := r.key(m)
+	if !ok {
+		return 0, nil
+	}
+	best, top := 0, uint64(0)
+	for i := range c {
+		if s := score(k, scoreSeed("", c[i].Actor)); s > top {
+			best, top = i, s
 		}
-		k, ok := key(m)
-		if !ok {
-			return 0, nil
-		}
-		best, top := 0, uint64(0)
-		for i := range c {
-			if s := score(k, scoreSeed("", c[i].Actor)); s > top {
-				best, top = i, s
-			}
-		}
-		return best, nil
-	})
+	}
+	return best, nil
 }
 
 // LocalLeastLoad picks the candidate with the fewest waiting messages, the first of several.

@@ -42,9 +42,12 @@ type Sharder interface {
 
 // Shard reports whether an actor advertises id as sharded. Where fields differ the highest number counts, so that
 // all nodes agree.
-func (l *Local) Shard(id uint32) (field uint32, sharded bool) {
-	if p := l.table.Load(); p != nil {
-		if e := (*p)[id]; e != nil {
+func (l *Local) Shard(id uint32) (field uint32, sharded bool) { return l.table.Load().Shard(id) }
+
+// Shard implements Sharder, for a table that may be nil.
+func (t *localTable) Shard(id uint32) (field uint32, sharded bool) {
+	if t != nil {
+		if e := (*t)[id]; e != nil {
 			return e.field, e.sharded
 		}
 	}
@@ -53,8 +56,11 @@ func (l *Local) Shard(id uint32) (field uint32, sharded bool) {
 
 // Shard reports whether an actor advertises id as sharded. Where fields differ the highest number counts, so that
 // all nodes agree.
-func (r *Remote) Shard(id uint32) (field uint32, sharded bool) {
-	if e := r.load().byID[id]; e != nil {
+func (r *Remote) Shard(id uint32) (field uint32, sharded bool) { return r.load().Shard(id) }
+
+// Shard implements Sharder.
+func (t *remoteTable) Shard(id uint32) (field uint32, sharded bool) {
+	if e := t.byID[id]; e != nil {
 		return e.field, e.sharded
 	}
 	return 0, false
@@ -69,6 +75,15 @@ var (
 	_ Sharder      = (*Remote)(nil)
 
 	_ DrainingViewer = (*Remote)(nil)
+
+	_ LocalTable  = (*localTable)(nil)
+	_ LocalViewer = (*localTable)(nil)
+	_ Sharder     = (*localTable)(nil)
+
+	_ RemoteTable    = (*remoteTable)(nil)
+	_ RemoteViewer   = (*remoteTable)(nil)
+	_ DrainingViewer = (*remoteTable)(nil)
+	_ Sharder        = (*remoteTable)(nil)
 )
 
 // lookup finds the candidates of messages in two tables, by views where they offer them.
