@@ -22,15 +22,22 @@ const (
 	Checking               // as Active, but the record is being read first: somebody knows a newer version, or the lease is back
 	Releasing              // owned; the state is being written, and that nobody owns it
 	Settling               // owned, the memory is dropped, and a write of it is still under way
+	Freezing               // owned, to be moved: nothing new runs, what runs ends
+	Moving                 // owned; the state and the new owner are being written
+	Handing                // the new owner is being given the state, and the requests that wait
 )
 
-var phaseNames = [...]string{"absent", "cached", "reading", "claiming", "loading", "active", "checking", "releasing", "settling"}
+var phaseNames = [...]string{
+	"absent", "cached", "reading", "claiming", "loading", "active", "checking", "releasing", "settling", "freezing", "moving", "handing",
+}
 
 // String returns the phase's name in lower case, fit for a metric label.
 func (p Phase) String() string { return phaseNames[p] }
 
 // Resident reports whether there is a state in memory.
-func (p Phase) Resident() bool { return p == Active || p == Checking || p == Releasing }
+func (p Phase) Resident() bool {
+	return p == Active || p == Checking || p == Releasing || p == Freezing || p == Moving
+}
 
 // Req is a request as an entry sees it. Whoever drives the entry has the message.
 type Req struct {
@@ -65,12 +72,21 @@ type Entry struct {
 	Leaving   bool // to be given up as soon as nothing runs
 	TooOld    bool // what is not saved is older than allowed: nothing new runs
 
+	Target zmsg.NodeRef      // of the transfer under way, zero: none
+	Notify bool              // the target is given the state and the requests, else it loads when it is asked
+	Parked []Req             // are with the target, which has not said so yet
+	Expect zmsg.RouteVersion // this node has agreed to take the object over under this version
+	Taken  zmsg.RouteVersion // and has, under this one
+
+	declined zmsg.RouteVersion // it was said that what is handed over under this one is not taken
+
 	held    []held
 	rounds  uint8 // of reading and claiming for the requests that wait
 	reading bool  // a read is under way
 	again   bool  // and may be older than what is known by now
 	resumed bool  // the lease is back, and the record was not seen since
 	bare    bool  // Releasing without a memory
+	unclear bool  // Handing, and nobody knows what became of one of the messages
 }
 
 // Admits reports whether a request would be run at once: what a driver may decide without Step.
@@ -113,6 +129,19 @@ const (
 	Told                    // somebody says where the object lives (Route)
 	Undelivered             // a forwarded request (Req) has provably not arrived at Route
 	Expired                 // what is known about another's ownership is too old
+
+	Transfer         // somebody asks that Target becomes the owner (Target, Notify)
+	Prepared         // the target can take it
+	Unprepared       // it cannot, or did not answer
+	Unquiet          // what ran when the transfer froze the object has not ended in time
+	Adopted          // the target has the state and the requests
+	NotAdopted       // it has not, and never will: it said so
+	AdoptUnclear     // nobody knows yet
+	AdoptUndelivered // the message provably did not arrive; one before it may have
+	AdoptOver        // nobody knew for too long, or the target is proven dead (OwnerDead)
+
+	PrepareAsked // a node asks whether this one can take it over (From, Route: its own)
+	AdoptAsked   // a node hands it over (From, Route: this node's, Rev, Parked)
 )
 
 // Event is what happened, with what the kind says.
@@ -124,6 +153,10 @@ type Event struct {
 	Rev       uint64
 	OwnerDead bool // it is proven that the record's owner never serves again
 	Dirty     bool // the handler has changed the state
+	Target    zmsg.NodeRef
+	Notify    bool
+	From      zmsg.NodeRef
+	Parked    []Req
 }
 
 // Op is what is to be done.
@@ -131,21 +164,34 @@ type Op uint8
 
 // The effects.
 const (
-	Read    Op = iota // read the record; ends as HasRead or ReadFailed
-	Create            // write a new record owned by this node; ends as one of the four
-	Claim             // claim it, as Route and Rev say it is; likewise
-	Save              // save the memory as it is now; likewise
-	Release           // write the memory, or the record's state if nothing is loaded, and that nobody owns it; likewise
-	Resolve           // find out about the write under way; likewise
-	Load              // make the state of the record; ends as Loaded or LoadFailed
-	Run               // have the object run Req; ends as Ran or Panicked, unless Drop comes first
-	Forward           // send Req to Route.Owner, one hop further; may end as Undelivered
-	Answer            // refuse Req for Cause
-	Ack               // tell the success of Req
-	Drop              // drop the memory: what waits in its mailbox ends not executed, what runs ends unknown
+	Read           Op = iota // read the record; ends as HasRead or ReadFailed
+	Create                   // write a new record owned by this node; ends as one of the four
+	Claim                    // claim it, as Route and Rev say it is; likewise
+	Save                     // save the memory as it is now; likewise
+	Release                  // write the memory, or the record's state if nothing is loaded, and that nobody owns it; likewise
+	Resolve                  // find out about the write under way; likewise
+	Load                     // make the state of the record; ends as Loaded or LoadFailed
+	Run                      // have the object run Req; ends as Ran or Panicked, unless Drop comes first
+	Forward                  // send Req to Route.Owner, one hop further; may end as Undelivered
+	Answer                   // refuse Req for Cause
+	Ack                      // tell the success of Req
+	Drop                     // drop the memory: what waits in its mailbox ends not executed, what runs ends unknown
+	Prepare                  // ask Route.Owner whether it can take the object over; ends as Prepared or Unprepared
+	Move                     // write the memory, and that Route.Owner owns it; ends as one of the four of writes
+	Adopt                    // give Route.Owner the state of Rev and the Parked; ends as one of the four of adopting
+	TellPrepared             // answer Route.Owner: this node can take it
+	TellUnprepared           // or cannot
+	TellAdopted              // answer Route.Owner: this node has it
+	TellNotAdopted           // or has not, and never will by that message
+	LoadGiven                // make the state of what came with AdoptAsked; ends as Loaded or LoadFailed
+	TransferDone             // tell who asked for the transfer: Route.Owner owns it
+	TransferNot              // or not, for Cause; the object serves on
 )
 
-var opNames = [...]string{"read", "create", "claim", "save", "release", "resolve", "load", "run", "forward", "answer", "ack", "drop"}
+var opNames = [...]string{
+	"read", "create", "claim", "save", "release", "resolve", "load", "run", "forward", "answer", "ack", "drop",
+	"prepare", "move", "adopt", "tell_prepared", "tell_unprepared", "tell_adopted", "tell_not_adopted", "load_given", "transfer_done", "transfer_not",
+}
 
 // String returns the effect's name in lower case.
 func (o Op) String() string { return opNames[o] }
@@ -153,7 +199,7 @@ func (o Op) String() string { return opNames[o] }
 // Cause is why a request is refused.
 type Cause uint8
 
-// The causes. All but Lost mean that the request was not executed.
+// The causes. All but the last three mean that the request was not executed.
 const (
 	Busy        Cause = iota // the queue is full
 	Unavailable              // the store does not answer, no node can own it, or this one may not serve now
@@ -163,17 +209,20 @@ const (
 	NotInServer              // nobody owns it, and the kind is not claimed on demand
 	Moved                    // it asked to own, and another does (Route)
 	Unusable                 // the record's state cannot be loaded here
+	Refused                  // a transfer: the target cannot take it
+	Unended                  // a transfer: what ran has not ended in time
+	Unconfirmed              // it was handed to a new owner that did not answer: unknown
 	Lost                     // it ran, and the memory was lost before it was saved: unknown
 	Broken                   // its handler panicked: unknown
 )
 
-var causeNames = [...]string{"busy", "unavailable", "contended", "hops", "not_found", "not_in_server", "moved", "unusable", "lost", "panicked"}
+var causeNames = [...]string{"busy", "unavailable", "contended", "hops", "not_found", "not_in_server", "moved", "unusable", "refused", "unended", "unconfirmed", "lost", "panicked"}
 
 // String returns the cause's name in lower case, fit for a metric label.
 func (c Cause) String() string { return causeNames[c] }
 
 // Executed reports whether the request may have run.
-func (c Cause) Executed() bool { return c == Lost || c == Broken }
+func (c Cause) Executed() bool { return c >= Unconfirmed }
 
 // Effect is one thing to do.
 type Effect struct {
@@ -182,4 +231,6 @@ type Effect struct {
 	Route Route
 	Rev   uint64
 	Cause Cause
+	// Parked belongs to the effect.
+	Parked []Req
 }

@@ -9,6 +9,7 @@ import (
 type mutant struct {
 	id, name   string // as in the list of known faults
 	event      func(ev *Event, f *Facts) (lost bool)
+	before     func(e *Entry, ev *Event) []Effect // may change e, and do more
 	after      func(e *Entry, ev *Event, out []Effect)
 	overwrites bool // a conflict is answered by writing what the record was not to be
 }
@@ -17,7 +18,11 @@ func (m *mutant) step(e *Entry, f *Facts, ev *Event) []Effect {
 	if m.event != nil && m.event(ev, f) {
 		return nil
 	}
-	out := e.Step(f, ev, nil)
+	var out []Effect
+	if m.before != nil {
+		out = m.before(e, ev)
+	}
+	out = e.Step(f, ev, out)
 	if m.after != nil {
 		m.after(e, ev, out)
 	}
@@ -25,9 +30,23 @@ func (m *mutant) step(e *Entry, f *Facts, ev *Event) []Effect {
 }
 
 var mutants = []mutant{
+	{id: "D1", name: "requests that were handed over are refused as well", before: func(e *Entry, ev *Event) (out []Effect) {
+		if e.Phase == Handing && ev.Kind == Adopted {
+			for _, r := range e.Parked {
+				out = append(out, Effect{Op: Answer, Req: r, Cause: Unavailable})
+			}
+		}
+		return out
+	}},
 	{id: "D3", name: "a node that does not answer counts as dead", event: func(ev *Event, _ *Facts) bool {
 		ev.OwnerDead = ev.Kind == HasRead && !ev.Route.Owner.IsZero()
 		return false
+	}},
+	{id: "D5", name: "a transfer does not wait for what runs", before: func(e *Entry, ev *Event) []Effect {
+		if ev.Kind == Prepared {
+			e.Running = 0
+		}
+		return nil
 	}},
 	{id: "D7", name: "a placement that nobody committed is remembered as a route", after: func(e *Entry, _ *Event, out []Effect) {
 		for _, x := range out {
@@ -69,9 +88,6 @@ var mutants = []mutant{
 // The search catches every one.
 func TestMutants(t *testing.T) {
 	t.Parallel()
-	if raceEnabled {
-		t.Skip("pure code on one goroutine: it runs without the race detector, where it takes 15 s and not minutes")
-	}
 	for _, m := range mutants {
 		caught := ""
 		for _, c := range []scope{

@@ -45,8 +45,9 @@ type write struct {
 	rev   uint64
 	state uint8
 	wid   uint8
-	limbo bool // its outcome is unknown to who issued it
-	done  bool // it has landed
+	to    zmsg.NodeRef // who becomes the owner
+	limbo bool         // its outcome is unknown to who issued it
+	done  bool         // it has landed
 }
 
 // wnode is a node of the world.
@@ -69,14 +70,23 @@ type wnode struct {
 	writing  *write
 	resolve  bool
 	loading  bool
+
+	moved     uint8 // the state that Move wrote
+	unheard   bool  // a word about adopting was lost
+	transfers int   // that have not ended
 }
 
-// message is a request on its way.
+// message is on its way from one node to another: a request, or a word of a transfer.
 type message struct {
-	to, from int
-	epoch    uint64 // of the sender
-	route    Route
-	req      Req
+	op        Op // Forward, Prepare, Adopt or one of the Tells
+	to, from  int
+	toEpoch   uint64
+	fromEpoch uint64
+	route     Route
+	req       Req
+	parked    []Req
+	rev       uint64
+	state     uint8
 }
 
 // fate is how a request ended.
@@ -88,6 +98,7 @@ const (
 	notExecuted
 	unknownFate
 	withNode // the node that had it died: its asker learns node_lost
+	perhaps  // it was with a new owner that did not answer: unknown, and what that owner says later comes too late
 )
 
 type world struct {
@@ -104,7 +115,7 @@ type world struct {
 }
 
 // budget is how often each fault may still happen.
-type budget struct{ faults, crash, lapse, unknown, fail, readFail, leave, panics, expire, told, drain uint8 }
+type budget struct{ faults, crash, lapse, unknown, fail, readFail, leave, panics, expire, told, drain, move, unquiet, loss, again uint8 }
 
 // search explores a world from its beginning.
 type search struct {
@@ -114,6 +125,7 @@ type search struct {
 	onDemand bool
 	skew     bool // node 2 always takes itself for the home
 	own      bool // request 0 asks to own
+	faults   uint8
 	mutant   mutant
 	broken   string // the first promise that did not hold, and how that came about
 
@@ -140,6 +152,7 @@ func (w *world) clone() *world {
 	c.owners, c.flight, c.orphans = slices.Clone(w.owners), slices.Clone(w.flight), slices.Clone(w.orphans)
 	for i := range c.nodes {
 		n := &c.nodes[i]
+		n.e.Parked = slices.Clone(n.e.Parked)
 		n.e.Queue, n.e.held, n.mailbox = slices.Clone(n.e.Queue), slices.Clone(n.e.held), slices.Clone(n.mailbox)
 		if n.started != nil {
 			r := *n.started
@@ -218,6 +231,7 @@ func (e *enc) write(x write) {
 	e.route(x.route)
 	e.n(uint64(x.op), e.rev-x.rev, uint64(x.state))
 	e.wid(x.wid)
+	e.node(x.to)
 	e.is(x.limbo, x.done)
 }
 
@@ -228,7 +242,10 @@ func (e *enc) entry(x *Entry) {
 	}
 	e.route(x.Route)
 	e.reqs(x.Queue)
-	e.is(x.Dirty, x.Writing, x.Unknown, x.Suspended, x.Leaving, x.TooOld, x.reading, x.again, x.resumed, x.bare)
+	e.is(x.Dirty, x.Writing, x.Unknown, x.Suspended, x.Leaving, x.TooOld, x.reading, x.again, x.resumed, x.bare, x.Notify, x.unclear)
+	e.node(x.Target)
+	e.n(uint64(x.Expect), uint64(x.Taken), uint64(x.declined))
+	e.reqs(x.Parked)
 	e.n(uint64(len(x.held)))
 	for _, h := range x.held {
 		e.req(h.req)
@@ -247,9 +264,10 @@ func (w *world) key() [2]uint64 {
 	}
 	e.n(uint64(len(w.flight)))
 	for _, m := range w.flight {
-		e.n(uint64(m.to), uint64(m.from), m.epoch)
+		e.n(uint64(m.op), uint64(m.to), uint64(m.from), m.toEpoch, m.fromEpoch, uint64(m.state), e.rev-m.rev)
 		e.route(m.route)
 		e.req(m.req)
+		e.reqs(m.parked)
 	}
 	e.n(uint64(len(w.orphans)))
 	for _, x := range w.orphans {
@@ -260,10 +278,11 @@ func (w *world) key() [2]uint64 {
 		e.is(w.asked[r])
 	}
 	b := w.budget
-	e.b = append(e.b, b.faults, b.crash, b.lapse, b.unknown, b.fail, b.readFail, b.leave, b.panics, b.expire, b.told, b.drain)
+	e.b = append(e.b, b.faults, b.crash, b.lapse, b.unknown, b.fail, b.readFail, b.leave, b.panics, b.expire, b.told, b.drain, b.move, b.unquiet, b.loss, b.again)
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		e.is(n.up, n.draining, n.zombie, n.reading, n.captured, n.resolve, n.loading, n.started != nil, n.writing != nil)
+		e.n(uint64(n.moved), uint64(n.transfers))
+		e.is(n.unheard, n.up, n.draining, n.zombie, n.reading, n.captured, n.resolve, n.loading, n.started != nil, n.writing != nil)
 		e.n(n.epoch, uint64(n.lease), uint64(n.memory))
 		e.entry(&n.e)
 		if n.loading {
@@ -291,7 +310,7 @@ func (s *search) fail(format string, args ...any) {
 
 func (s *search) facts(n int) *Facts {
 	w := s.w
-	f := &Facts{Self: w.ref(n), CanOwn: w.nodes[n].lease == valid && !w.nodes[n].draining, OnDemand: s.onDemand, MaxHops: 3, MaxQueue: 2}
+	f := &Facts{Self: w.ref(n), CanOwn: w.nodes[n].lease == valid && !w.nodes[n].draining, OnDemand: s.onDemand, MaxHops: 2 + s.faults, MaxQueue: 2}
 	for k := range s.nodes {
 		if w.nodes[k].up && w.nodes[k].lease == valid && !w.nodes[k].draining {
 			f.Home = w.ref(k)
@@ -322,6 +341,10 @@ func (s *search) tell(n int, ev Event) {
 
 func (s *search) end(r Req, f fate) {
 	w := s.w
+	switch {
+	case w.fates[r.ID] == withNode, w.fates[r.ID] == perhaps, f == perhaps && w.fates[r.ID] != open:
+		return // a late answer
+	}
 	if w.fates[r.ID] != open {
 		s.fail("I6: request %d ends twice: %v and %v", r.ID, w.fates[r.ID], f)
 	}
@@ -334,12 +357,16 @@ func (s *search) end(r Req, f fate) {
 func (s *search) effect(n int, x Effect) {
 	w := s.w
 	node := &w.nodes[n]
+	send := func(m message) {
+		m.from, m.fromEpoch = n, node.epoch
+		w.flight = append(w.flight, m)
+	}
 	issue := func(state uint8) {
 		if node.writing != nil {
 			s.fail("%s issues %s while a write is under way", refNames[n], x.Op)
 		}
 		w.wids++
-		node.writing = &write{op: x.Op, by: w.ref(n), route: x.Route, rev: x.Rev, state: state, wid: w.wids}
+		node.writing = &write{op: x.Op, by: w.ref(n), to: node.e.Target, route: x.Route, rev: x.Rev, state: state, wid: w.wids}
 	}
 	switch x.Op {
 	case Read:
@@ -373,12 +400,31 @@ func (s *search) effect(n int, x Effect) {
 	case Run:
 		node.mailbox = append(node.mailbox, x.Req)
 	case Forward:
-		w.flight = append(w.flight, message{to: index(x.Route.Owner), from: n, epoch: node.epoch, route: x.Route, req: x.Req})
+		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route, req: x.Req})
+	case Prepare, TellPrepared, TellUnprepared, TellAdopted, TellNotAdopted:
+		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route})
+	case Move:
+		node.moved = node.memory
+		issue(node.memory)
+	case Adopt:
+		node.unheard = false
+		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route, parked: x.Parked, rev: x.Rev, state: node.moved})
+	case LoadGiven: // deliver has put it there
+		node.loading = true
+		if r := w.rec; r.route == node.e.Route && (r.rev != node.e.Rev || r.state != node.loaded.state) {
+			s.fail("I10: %s is given %03b of revision %d; the record has %03b of %d", refNames[n], node.loaded.state, node.e.Rev, r.state, r.rev)
+		}
+	case TransferDone, TransferNot:
+		if node.transfers--; node.transfers < 0 {
+			s.fail("%s ends a transfer twice", refNames[n])
+		}
 	case Answer:
 		if x.Cause == Hops {
 			s.fail("I8: request %d has made %d hops", x.Req.ID, x.Req.Hops)
 		}
-		if x.Cause.Executed() {
+		if x.Cause == Unconfirmed {
+			s.end(x.Req, perhaps)
+		} else if x.Cause.Executed() {
 			s.end(x.Req, unknownFate)
 		} else {
 			s.end(x.Req, notExecuted)
@@ -405,10 +451,10 @@ func (s *search) effect(n int, x Effect) {
 	}
 }
 
-// justReleased: the write that gave the ownership up proves that it was there until then.
+// justReleased: the write that gave the ownership up, or away, proves that it was there until then.
 func (s *search) justReleased(n int) bool {
 	w := s.w
-	return w.rec.route.Owner.IsZero() && len(w.owners) > 1 && w.owners[len(w.owners)-2] == w.ref(n)
+	return len(w.owners) > 1 && w.owners[len(w.owners)-2] == w.ref(n)
 }
 
 // dropAllowed: a panic has spoiled the memory, which must not be saved whatever is unknown.
@@ -471,8 +517,11 @@ func (s *search) apply(x *write) (landed bool) {
 				s.fail("a save of %v loses what the record had: %03b becomes %03b", x.by, r.state, x.state)
 			}
 			r.state = x.state
-			if x.op == Release {
+			switch x.op {
+			case Release:
 				own(zmsg.NodeRef{}, r.route.Version+1)
+			case Move:
+				own(x.to, r.route.Version+1)
 			}
 		}
 	}
@@ -512,17 +561,21 @@ func (s *search) choices() (normal, faults []choice) {
 		if i > 0 && slices.ContainsFunc(w.flight[:i], func(o message) bool { return o.from == m.from && o.to == m.to }) {
 			continue // one ordered stream
 		}
-		add(&normal, fmt.Sprintf("request %d arrives at n%d", m.req.ID, m.to), func(s *search) {
-			w := s.w
-			w.flight = slices.Delete(w.flight, i, i+1)
-			if w.nodes[m.to].up && (w.ref(m.to) == m.route.Owner) {
-				s.tell(m.to, Event{Kind: Asked, Req: m.req})
-			} else if w.nodes[m.from].up && w.nodes[m.from].epoch == m.epoch {
-				s.tell(m.from, Event{Kind: Undelivered, Req: m.req, Route: m.route})
-			} else {
-				s.end(m.req, withNode)
-			}
+		what := fmt.Sprintf("%s of %s to %s", m.op, refNames[m.from], refNames[m.to])
+		if m.op == Forward {
+			what = fmt.Sprintf("request %d, %s", m.req.ID, what)
+		}
+		add(&normal, what+" arrives", func(s *search) {
+			s.w.flight = slices.Delete(s.w.flight, i, i+1)
+			s.deliver(m)
 		})
+		if m.op != Forward {
+			fault(what+" is lost", &w.budget.loss, func(s *search) {
+				s.spend(&s.w.budget.loss)
+				s.w.flight = slices.Delete(s.w.flight, i, i+1)
+				s.unheard(m)
+			})
+		}
 	}
 	for i := range w.orphans {
 		add(&normal, fmt.Sprintf("orphan write %d lands or not", w.orphans[i].wid), func(s *search) {
@@ -536,6 +589,80 @@ func (s *search) choices() (normal, faults []choice) {
 		s.nodeChoices(n, add, &normal, fault)
 	}
 	return normal, faults
+}
+
+// alive reports whether a node is still the one of that epoch.
+func (w *world) alive(n int, epoch uint64) bool { return w.nodes[n].up && w.nodes[n].epoch == epoch }
+
+// deliver hands a message over, or tells its sender that nobody is there.
+func (s *search) deliver(m message) {
+	w := s.w
+	if !w.alive(m.to, m.toEpoch) {
+		switch sender := w.alive(m.from, m.fromEpoch); {
+		case m.op == Forward && sender:
+			s.tell(m.from, Event{Kind: Undelivered, Req: m.req, Route: m.route})
+		case m.op == Forward:
+			s.end(m.req, withNode)
+		case m.op == Prepare && sender:
+			s.tell(m.from, Event{Kind: Unprepared})
+		case m.op == Adopt && sender:
+			s.tell(m.from, Event{Kind: AdoptUndelivered})
+		}
+		return
+	}
+	from := zmsg.NodeRef{ID: refNames[m.from], Epoch: m.fromEpoch}
+	switch m.op { //nolint:exhaustive // what is sent
+	case Forward:
+		s.tell(m.to, Event{Kind: Asked, Req: m.req})
+	case Prepare:
+		s.tell(m.to, Event{Kind: PrepareAsked, From: from, Route: Route{from, m.route.Version}})
+	case TellPrepared:
+		s.tell(m.to, Event{Kind: Prepared})
+	case TellUnprepared:
+		s.tell(m.to, Event{Kind: Unprepared})
+	case Adopt:
+		node := &w.nodes[m.to]
+		before := node.loaded
+		if !node.loading {
+			node.loaded = record{found: true, route: m.route, rev: m.rev, state: m.state}
+		}
+		s.tell(m.to, Event{Kind: AdoptAsked, From: from, Route: m.route, Rev: m.rev, Parked: slices.Clone(m.parked)})
+		if !node.loading {
+			node.loaded = before
+		}
+	case TellAdopted, TellNotAdopted:
+		if e := &w.nodes[m.to].e; e.Phase != Handing || e.Route.Version != m.route.Version {
+			return // of an earlier transfer: whoever drives the entry tells them apart by the version
+		}
+		k := Adopted
+		if m.op == TellNotAdopted {
+			k = NotAdopted
+		}
+		s.tell(m.to, Event{Kind: k})
+	}
+}
+
+// unheard tells of the loss of a word in time.
+func (s *search) unheard(m message) {
+	w := s.w
+	switch m.op { //nolint:exhaustive // words of a transfer
+	case Prepare:
+		if w.alive(m.from, m.fromEpoch) {
+			s.tell(m.from, Event{Kind: Unprepared})
+		}
+	case TellPrepared, TellUnprepared:
+		if w.alive(m.to, m.toEpoch) {
+			s.tell(m.to, Event{Kind: Unprepared})
+		}
+	case Adopt:
+		if w.alive(m.from, m.fromEpoch) {
+			w.nodes[m.from].unheard = true
+		}
+	case TellAdopted, TellNotAdopted:
+		if w.alive(m.to, m.toEpoch) {
+			w.nodes[m.to].unheard = true
+		}
+	}
 }
 
 func (s *search) nodeChoices(n int, add func(*[]choice, string, func(*search)), normal *[]choice, fault func(string, *uint8, func(*search))) {
@@ -664,6 +791,43 @@ func (s *search) nodeChoices(n int, add func(*[]choice, string, func(*search)), 
 			}
 		})
 	}
+	if node.e.Phase == Active && node.e.Target.IsZero() {
+		for k := range s.nodes {
+			if k == n {
+				continue
+			}
+			for _, notify := range []bool{true, false} {
+				fault(fmt.Sprintf("%s is to hand over to %s, notify %v", name, refNames[k], notify), &b.move, func(s *search) {
+					s.spend(&s.w.budget.move)
+					s.w.nodes[n].transfers++
+					s.tell(n, Event{Kind: Transfer, Target: s.w.ref(k), Notify: notify})
+				})
+			}
+		}
+	}
+	if node.e.Phase == Freezing && node.e.Running > 0 {
+		fault(name+" is not quiet in time", &b.unquiet, func(s *search) {
+			s.spend(&s.w.budget.unquiet)
+			s.tell(n, Event{Kind: Unquiet})
+		})
+	}
+	if node.e.Phase == Handing {
+		switch target := node.e.Target; {
+		case w.gone(target):
+			add(normal, name+" learns that the target is dead", func(s *search) { s.tell(n, Event{Kind: AdoptOver, OwnerDead: true}) })
+		case node.unheard:
+			add(normal, name+" asks the target again", func(s *search) { s.tell(n, Event{Kind: AdoptUnclear}) })
+		default:
+			fault(name+" asks the target twice", &b.again, func(s *search) {
+				s.spend(&s.w.budget.again)
+				s.tell(n, Event{Kind: AdoptUnclear})
+			})
+		}
+		fault(name+" gives up on the target", &b.unquiet, func(s *search) {
+			s.spend(&s.w.budget.unquiet)
+			s.tell(n, Event{Kind: AdoptOver, OwnerDead: s.w.gone(s.w.nodes[n].e.Target)})
+		})
+	}
 	if node.e.Phase == Cached {
 		fault(name+"'s route expires", &b.expire, func(s *search) {
 			s.spend(&s.w.budget.expire)
@@ -720,6 +884,11 @@ func (s *search) lose(n int) {
 	node := &s.w.nodes[n]
 	for _, r := range node.e.Queue {
 		s.w.fates[r.ID] = withNode
+	}
+	for _, r := range node.e.Parked {
+		if s.w.fates[r.ID] == open {
+			s.w.fates[r.ID] = withNode
+		}
 	}
 	for _, h := range node.e.held {
 		s.w.fates[h.req.ID] = withNode
@@ -798,7 +967,9 @@ func (s *search) run(first *world, most int) (states int) {
 				}
 			}
 			for n := range s.nodes {
-				if x := &it.w.nodes[n]; x.e.Phase.Resident() && x.memory != it.w.rec.state {
+				if x := &it.w.nodes[n]; x.transfers != 0 {
+					s.fail("nothing can happen any more, and %s has not ended a transfer", refNames[n])
+				} else if x.e.Phase.Resident() && x.memory != it.w.rec.state {
 					s.fail("I10: nothing can happen any more, and the memory %03b of %s is not saved", x.memory, refNames[n])
 				}
 			}
@@ -863,9 +1034,10 @@ type scope struct {
 
 func (c scope) search(t *testing.T, m mutant) (*search, int) {
 	t.Helper()
-	s := &search{t: t, nodes: c.nodes, reqs: c.reqs, onDemand: c.onDemand, skew: c.skew, own: c.own, mutant: m}
+	s := &search{t: t, nodes: c.nodes, reqs: c.reqs, onDemand: c.onDemand, skew: c.skew, own: c.own, mutant: m, faults: c.faults}
 	w := newWorld(c.nodes, budget{
 		faults: c.faults, crash: 1, lapse: 1, unknown: 1, fail: 1, readFail: 1, leave: 1, panics: 1, expire: 1, told: 1, drain: 1,
+		move: 1, unquiet: 1, loss: 1, again: 1,
 	})
 	return s, s.run(w, 4_000_000)
 }
@@ -877,9 +1049,9 @@ func TestSearch(t *testing.T) {
 		{nodes: 2, reqs: 2, faults: 2, onDemand: true},
 		{nodes: 3, reqs: 2, faults: 1, onDemand: true, skew: true},
 		{nodes: 2, reqs: 3, faults: 1, onDemand: true},
-		{nodes: 3, reqs: 3, faults: 1, onDemand: true},
 		{nodes: 2, reqs: 3, faults: 2, own: true},
 		{nodes: 3, reqs: 2, faults: 1, own: true, skew: true},
+		{nodes: 3, reqs: 3, faults: 1, onDemand: true},
 	} {
 		if raceEnabled && c.nodes+c.reqs+int(c.faults) > 6 {
 			continue // one goroutine: the race detector only makes it slow

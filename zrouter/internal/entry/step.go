@@ -52,7 +52,10 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 		}
 	case Suspend:
 		s.Suspended = true
-		if s.Phase != Reading { // which may find out that another is to be asked
+		if s.Phase == Freezing {
+			s.thaw(Unavailable)
+		}
+		if s.Phase != Reading && s.Phase != Handing { // where another is to be asked
 			s.refuseAll(Unavailable)
 		}
 	case Resume:
@@ -67,6 +70,8 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 		if s.Phase == Cached {
 			s.Phase = Absent
 		}
+	default:
+		s.move(ev)
 	}
 	return s.out
 }
@@ -103,13 +108,13 @@ func (s *step) asked(r Req) {
 		default:
 			s.run(r)
 		}
-	case Claiming, Loading, Releasing, Settling, Checking:
+	case Claiming, Loading, Releasing, Settling, Checking, Freezing, Moving:
 		if s.Suspended {
 			s.answer(r, Unavailable)
 			return
 		}
 		s.wait(r)
-	case Reading:
+	case Reading, Handing:
 		s.wait(r)
 	}
 }
@@ -177,8 +182,24 @@ func (s *step) read(ev *Event) {
 			s.Phase = Absent
 			return
 		}
+		if s.older(ev.Route) {
+			s.startRead()
+			return
+		}
 		s.decide(ev)
 	}
+}
+
+// older reports, a bounded number of times, that a request waits whose path has seen a newer version than was read: it came while
+// the read was on its way.
+func (s *step) older(read Route) bool {
+	for _, q := range s.Queue {
+		if q.Hint > read.Version && s.rounds < maxRounds {
+			s.rounds++
+			return true
+		}
+	}
+	return false
 }
 
 // checked ends Checking.
@@ -221,6 +242,7 @@ func (s *step) decide(ev *Event) {
 		s.Phase = Absent
 	default: // owned already, with nothing in memory, and no write under way
 		s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
+		s.Expect = 0 // from here on the record may be newer than what is on its way here
 		s.do(Effect{Op: Load})
 	}
 }
@@ -315,6 +337,12 @@ func (s *step) wrote(ev *Event) {
 		s.goOn()
 	case Settling:
 		s.lookOrRest()
+	case Freezing:
+		s.Rev, s.TooOld = ev.Rev, false
+		s.ackSaved()
+		s.commitIfQuiet()
+	case Moving:
+		s.moved(ev)
 	}
 }
 
@@ -357,6 +385,12 @@ func (s *step) failed() {
 		s.goOn()
 	case Settling:
 		s.lookOrRest()
+	case Freezing:
+		s.unsaved()
+		s.commitIfQuiet()
+	case Moving:
+		s.unsaved()
+		s.thaw(Unavailable)
 	}
 }
 
@@ -382,6 +416,7 @@ func (s *step) forget() {
 	for _, h := range s.held {
 		s.answer(h.req, Lost)
 	}
+	s.notMoved(Unavailable)
 	s.held, s.Running = nil, 0
 	s.Dirty, s.Leaving, s.TooOld, s.bare, s.resumed = false, false, false, false, false
 }
@@ -427,13 +462,14 @@ func (s *step) ran(ev *Event) {
 	switch {
 	case ev.Req.Durable && (s.Dirty || s.Writing):
 		s.held = append(s.held, held{req: ev.Req})
-		s.save()
-	case s.Phase == Active && !s.Suspended && !s.Unknown:
+		s.save() // Freezing: the move saves it
+	case (s.Phase == Active || s.Phase == Freezing) && !s.Suspended && !s.Unknown:
 		s.do(Effect{Op: Ack, Req: ev.Req})
 	default:
 		s.held = append(s.held, held{req: ev.Req})
 	}
 	s.releaseIfIdle()
+	s.commitIfQuiet()
 }
 
 // ackSaved tells the successes that a save proves: their effect is in the record.
@@ -497,6 +533,7 @@ func (s *step) releaseIfIdle() {
 
 // release gives the ownership up; after LoadFailed there is nothing in memory.
 func (s *step) release() {
+	s.notMoved(Unavailable)
 	s.bare = s.Phase == Loading
 	s.Phase, s.Writing, s.Leaving, s.Dirty = Releasing, true, true, false
 	for i := range s.held {
