@@ -1,0 +1,155 @@
+package entry
+
+// How writes end, and what they let be told.
+
+func (s *step) wrote(ev *Event) {
+	s.Writing, s.Unknown = false, false
+	switch s.Phase { //nolint:exhaustive // in the others no write is under way
+	case Claiming:
+		s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
+		s.do(Effect{Op: Load})
+	case Releasing:
+		s.Rev, s.Route = ev.Rev, ev.Route
+		s.ackSaved()
+		s.forget()
+		s.lookOrRest()
+	case Active, Checking:
+		s.Rev, s.TooOld = ev.Rev, false
+		s.ackSaved()
+		s.goOn()
+	case Settling:
+		s.lookOrRest()
+	case Freezing:
+		s.Rev, s.TooOld = ev.Rev, false
+		s.ackSaved()
+		s.commitIfQuiet()
+	case Moving:
+		s.moved(ev)
+	}
+}
+
+func (s *step) conflicted() {
+	s.Writing, s.Unknown = false, false
+	switch s.Phase {
+	case Claiming:
+		if s.rounds++; s.rounds >= maxRounds {
+			s.refuseAll(Contended)
+			s.Phase = Absent
+			return
+		}
+		s.Phase = Reading
+		s.startRead()
+	case Settling:
+		s.lookOrRest()
+	default:
+		s.fence()
+	}
+}
+
+func (s *step) failed() {
+	s.Writing, s.Unknown = false, false
+	switch s.Phase { //nolint:exhaustive // in the others no write is under way
+	case Claiming:
+		s.refuseAll(Unavailable)
+		s.Phase = Absent
+	case Releasing:
+		s.Leaving = false
+		if s.bare {
+			s.forget()
+			s.lookOrRest()
+			return
+		}
+		s.Phase = Active
+		s.unsaved()
+		s.goOn()
+	case Active, Checking:
+		s.unsaved()
+		s.goOn()
+	case Settling:
+		s.lookOrRest()
+	case Freezing:
+		s.unsaved()
+		s.commitIfQuiet()
+	case Moving:
+		s.unsaved()
+		s.thaw(Unavailable)
+	}
+}
+
+// unsaved takes back what a write was to save.
+func (s *step) unsaved() {
+	s.Dirty = true
+	for i := range s.held {
+		s.held[i].saved = false
+	}
+}
+
+// ackSaved tells the successes that a save proves: their effect is in the record.
+func (s *step) ackSaved() {
+	kept := s.held[:0]
+	for _, h := range s.held {
+		if h.saved {
+			s.do(Effect{Op: Ack, Req: h.req})
+		} else {
+			kept = append(kept, h)
+		}
+	}
+	s.held = kept
+	for _, h := range s.held { // ran while the save was under way
+		if h.req.Durable {
+			s.save()
+			break
+		}
+	}
+}
+
+// ackServed tells the successes that waited for the lease alone.
+func (s *step) ackServed() {
+	kept := s.held[:0]
+	for _, h := range s.held {
+		if h.req.Durable {
+			kept = append(kept, h)
+		} else {
+			s.do(Effect{Op: Ack, Req: h.req})
+		}
+	}
+	s.held = kept
+}
+
+func (s *step) save() {
+	if s.Phase != Active && s.Phase != Checking || !s.Dirty || s.Writing {
+		return
+	}
+	s.Writing, s.Dirty = true, false
+	for i := range s.held {
+		s.held[i].saved = true
+	}
+	s.do(Effect{Op: Save, Route: s.Route, Rev: s.Rev})
+}
+
+func (s *step) leave() {
+	switch s.Phase { //nolint:exhaustive // the others own nothing, or give it up already
+	case Cached:
+		s.Phase = Absent
+	case Active, Checking:
+		s.Leaving = true
+		s.releaseIfIdle()
+	}
+}
+
+func (s *step) releaseIfIdle() {
+	if s.Leaving && s.Phase == Active && s.Running == 0 && !s.Writing {
+		s.release()
+	}
+}
+
+// release gives the ownership up; after LoadFailed there is nothing in memory.
+func (s *step) release() {
+	s.notMoved(Unavailable)
+	s.bare = s.Phase == Loading
+	s.Phase, s.Writing, s.Leaving, s.Dirty = Releasing, true, true, false
+	for i := range s.held {
+		s.held[i].saved = true
+	}
+	s.do(Effect{Op: Release, Route: s.Route, Rev: s.Rev})
+}
