@@ -316,6 +316,7 @@ func (n *Node) wire(context.Context) (err error) {
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
 		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Topics: n.topics, Router: n.dispatcher.Router(),
 		Mailbox: s.Actors.Mailbox, AskTimeout: s.Actors.AskTimeout, HandlerLimit: s.Actors.HandlerLimit, QueueTime: s.Actors.QueueTime,
+		MaxTopics: s.Actors.MaxTopics, MaxQueues: s.Actors.MaxQueues, ActorTopics: s.Actors.ActorTopics,
 		Middleware: n.middleware(), AsyncPools: n.cfg.App.AsyncPools,
 		RecordDir: s.Actors.RecordDir, RecordFiles: s.Actors.RecordFiles, Recorder: recorder(s),
 	}

@@ -84,6 +84,9 @@ type Settings struct {
 		AskTimeout   time.Duration `yaml:"ask_timeout" help:"how long a request waits that sets no deadline"`
 		HandlerLimit time.Duration `yaml:"handler_limit" help:"a handler that runs longer is logged with its stack"`
 		QueueTime    time.Duration `yaml:"queue_time" help:"a mailbox four fifths full for longer is logged"`
+		MaxTopics    int           `yaml:"max_topics" help:"topics that this node's actors may subscribe to; each is a subscription at NATS"`
+		MaxQueues    int           `yaml:"max_queues" help:"queues of topics that this node's actors may be in; all nodes know each"`
+		ActorTopics  int           `yaml:"actor_topics" help:"subscriptions of one actor"`
 		Measure      bool          `yaml:"measure" help:"count and time the messages of each type; costs about 220 bytes for each actor and handler"`
 		RecordDir    string        `yaml:"record_dir" help:"an actor with a recorder that panics leaves a file here, for the command replay; empty: none"`
 		RecordFiles  int           `yaml:"record_files" help:"the oldest go; one actor has a quarter of them"`
@@ -118,6 +121,7 @@ func DefaultSettings() Settings {
 	s.Store.Mongo.Database, s.Store.Mongo.Collection = "zgame", "objects"
 	s.Store.KV.Bucket, s.Store.KV.Replicas = "zgame_objects", 1
 	s.Actors.Mailbox, s.Actors.RecordFiles = 1024, 16
+	s.Actors.MaxTopics, s.Actors.MaxQueues, s.Actors.ActorTopics = 1<<16, 256, 1024
 	s.Actors.AskTimeout, s.Actors.HandlerLimit, s.Actors.QueueTime = 10*time.Second, 5*time.Second, 10*time.Second
 	s.Start.Timeout = 10 * time.Second
 	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay = 10*time.Second, time.Second, 2*time.Second
@@ -264,6 +268,9 @@ func (s *Settings) Validate() error {
 	positive("gate.max_message", s.Gate.MaxMessage)
 	positive("store.kv.replicas", s.Store.KV.Replicas)
 	positive("actors.mailbox", s.Actors.Mailbox)
+	positive("actors.max_topics", s.Actors.MaxTopics)
+	positive("actors.max_queues", s.Actors.MaxQueues)
+	positive("actors.actor_topics", s.Actors.ActorTopics)
 	positive("actors.record_files", s.Actors.RecordFiles)
 	if s.Actors.Record && s.Actors.RecordDir == "" {
 		fault("actors.record: expected actors.record_dir too: where the files go")

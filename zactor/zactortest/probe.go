@@ -87,8 +87,19 @@ const probeQueue = 1024
 // NewProbe starts a probe of the name in g.
 func NewProbe(tb testing.TB, g *zactor.Group, name string, types ...Expected) *Probe {
 	tb.Helper()
+	return newProbe(tb, g, name, nil, types)
+}
+
+// NewSubscriber starts a probe, without a name, that subscribes to the topic.
+func NewSubscriber(tb testing.TB, g *zactor.Group, topic string, types ...Expected) *Probe {
+	tb.Helper()
+	return newProbe(tb, g, "", func(c *zactor.Context) error { return c.Subscribe(topic) }, types)
+}
+
+func newProbe(tb testing.TB, g *zactor.Group, name string, start func(*zactor.Context) error, types []Expected) *Probe {
+	tb.Helper()
 	p := &Probe{tb: tb, got: make(chan Got, probeQueue), manual: g.Manual()}
-	ref, err := g.Spawn(name, func() zactor.Actor { return &probeActor{p, types} })
+	ref, err := g.Spawn(name, func() zactor.Actor { return &probeActor{p, types, start} })
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -99,6 +110,14 @@ func NewProbe(tb testing.TB, g *zactor.Group, name string, types ...Expected) *P
 type probeActor struct {
 	p     *Probe
 	types []Expected
+	start func(*zactor.Context) error // nil: nothing to do
+}
+
+func (a *probeActor) OnStart(c *zactor.Context) error {
+	if a.start == nil {
+		return nil
+	}
+	return a.start(c)
 }
 
 func (a *probeActor) Handlers() []zactor.Handler {

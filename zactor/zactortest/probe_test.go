@@ -15,6 +15,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func TestSubscriber(t *testing.T) {
+	t.Parallel()
+	g, steps := zactortest.NewSteps(t, zactor.Config{})
+	news := zactortest.NewSubscriber(t, g, "news", zactortest.Expect[testpb.Note]())
+	for _, topic := range []string{"news", "sport"} {
+		if err := g.PublishTopic(topic, &testpb.Note{N: int64(len(topic))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps.Run()
+	if note, _ := zactortest.Receive[testpb.Note](news); note.GetN() != 4 {
+		t.Errorf("got %v", note)
+	}
+	news.None()
+}
+
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	g := zactortest.NewGroup(t, zactor.Config{})
