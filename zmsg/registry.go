@@ -3,6 +3,7 @@ package zmsg
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -53,6 +54,7 @@ func option(d protoreflect.Descriptor, number protowire.Number) uint64 {
 type Registry struct {
 	byID   map[uint32]*entry
 	byName map[string]uint32
+	folded map[string]string // name in lower case -> name
 }
 
 type entry struct {
@@ -65,10 +67,11 @@ type entry struct {
 const reservedIDs = 1000
 
 // NewRegistry collects the message types of files, nested ones included, or of everything that is linked into the
-// program when no files are given. It fails, with all faults at once, when two types have one id, a type outside the
+// program when no files are given. It fails, with all faults at once, when two types have one id or names that
+// are equal but for case, a type outside the
 // packages zgame and zgame.* has an id below 1000, or a key field is marked twice or is not a string, bytes or integer.
 func NewRegistry(files ...protoreflect.FileDescriptor) (*Registry, error) {
-	r := &Registry{byID: map[uint32]*entry{}, byName: map[string]uint32{}}
+	r := &Registry{byID: map[uint32]*entry{}, byName: map[string]uint32{}, folded: map[string]string{}}
 	var errs []error
 	if len(files) == 0 {
 		protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
@@ -110,6 +113,9 @@ func (r *Registry) add(d protoreflect.MessageDescriptor) error {
 		return fmt.Errorf("zmsg: message id %d belongs to two types, %s and %s: give one of them another id",
 			id, min(have.name, name), max(have.name, name))
 	}
+	if have := r.folded[strings.ToLower(name)]; have != "" {
+		return fmt.Errorf("zmsg: message types %s and %s are named the same but for case: rename one of them", min(have, name), max(have, name))
+	}
 	pkg := d.ParentFile().Package()
 	if id < reservedIDs && pkg != "zgame" && (len(pkg) < 6 || pkg[:6] != "zgame.") {
 		return fmt.Errorf("zmsg: message id %d of %s is reserved to the framework: applications count from %d",
@@ -125,6 +131,7 @@ func (r *Registry) add(d protoreflect.MessageDescriptor) error {
 	}
 	r.byID[id] = &entry{name: name, typ: typ, key: key}
 	r.byName[name] = id
+	r.folded[strings.ToLower(name)] = name
 	return nil
 }
 

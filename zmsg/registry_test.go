@@ -92,6 +92,8 @@ func TestRegistryFaults(t *testing.T) {
 			"a.proto": `package a; message A { option (zgame.id) = 1001; }`,
 			"b.proto": `package b; message B { option (zgame.id) = 1001; }`,
 		}, []string{"1001", "a.A", "b.B"}},
+		{"names equal but for case", map[string]string{"a.proto": `package a; message JoinRoom { option (zgame.id) = 1001; }
+			message Joinroom { option (zgame.id) = 1002; }`}, []string{"a.JoinRoom", "a.Joinroom", "but for case"}},
 		{
 			"reserved id",
 			map[string]string{"a.proto": `package zgamex; message A { option (zgame.id) = 999; }`},

@@ -18,6 +18,9 @@ type App struct {
 	// Setup spawns the application's actors on n. It runs once for each node, before the node is ready; a process may
 	// run several nodes (`dev --nodes 3`), so it keeps nothing in package variables.
 	Setup func(n *Node) error
+	// Vital names actors of Setup without which a node is of no use: when one of them is gone, past its restart limit or stopped, the
+	// node is not ready (/readyz). It goes on otherwise, for the others. A name that Setup did not spawn fails the start.
+	Vital []string
 	// Middleware, if set, is around every handler of the node's actors, the first outermost. It is called once for each node,
 	// before Setup: n has no actors, servers or routes yet, but its Logger, and Registerer for metrics.
 	Middleware func(n *Node) []zactor.Middleware

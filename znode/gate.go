@@ -12,12 +12,8 @@ import (
 )
 
 // newGate makes the node's gate; its port opens with Gate.Start.
-func (n *Node) newGate(self zmsg.NodeRef) (*zgate.Gate, error) {
+func (n *Node) newGate(self zmsg.NodeRef, registry *zmsg.Registry) (*zgate.Gate, error) {
 	s := &n.cfg.Settings.Gate
-	registry, err := zmsg.NewRegistry(n.cfg.App.Files...)
-	if err != nil {
-		return nil, err
-	}
 	var secure *tls.Config
 	if s.TLS.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.TLS.Cert, s.TLS.Key)

@@ -287,8 +287,12 @@ func (n *Node) join(ctx context.Context) error {
 }
 
 // wire makes the parts and ties them together. Nothing runs yet.
-func (n *Node) wire(context.Context) (err error) {
+func (n *Node) wire(context.Context) error {
 	s, self := &n.cfg.Settings, n.Self()
+	registry, err := zmsg.NewRegistry(n.cfg.App.Files...) // on nodes without a gate too: ids that clash fail every start
+	if err != nil {
+		return err
+	}
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
 		Self: self, Bus: n.backends.Bus, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
 		Handlers: zbus.Handlers{Actor: n.onActor, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue},
@@ -335,7 +339,7 @@ func (n *Node) wire(context.Context) (err error) {
 	if !s.Gate.Enabled {
 		return nil
 	}
-	n.gate, err = n.newGate(self)
+	n.gate, err = n.newGate(self, registry)
 	n.sessions.gate = n.gate
 	return err
 }
@@ -372,10 +376,23 @@ func (n *Node) tell(to zmsg.Address, m *zmsg.Message) error {
 }
 
 func (n *Node) setup(context.Context) error {
-	if n.cfg.App.Setup == nil {
-		return nil
+	if n.cfg.App.Setup != nil {
+		if err := n.cfg.App.Setup(n); err != nil {
+			return err
+		}
 	}
-	return n.cfg.App.Setup(n)
+	return n.vital()
+}
+
+// vital returns an error that names the actors of App.Vital that are not there.
+func (n *Node) vital() error {
+	var errs []error
+	for _, name := range n.cfg.App.Vital {
+		if _, ok := n.group.Lookup(name); !ok {
+			errs = append(errs, fmt.Errorf("the actor %q is not there (App.Vital names it)", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (n *Node) open(ctx context.Context) error {
@@ -455,6 +472,11 @@ func (n *Node) Ready(ctx context.Context) error {
 	}
 	if n.backends.Discovery == nil || !n.backends.Discovery.Up() {
 		errs = append(errs, errors.New("discovery is down"))
+	}
+	if n.group != nil {
+		if err := n.vital(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if n.gate != nil && !n.gate.Serving() {
 		errs = append(errs, errors.New("the gate does not accept connections"))

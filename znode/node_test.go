@@ -97,7 +97,7 @@ func TestStartStopOnOnePort(t *testing.T) {
 	ln.Close()
 	r := newRig()
 	var last uint64
-	for range 10 {
+	for range 20 {
 		cfg := r.config("n1", znode.App{})
 		cfg.Settings.Gate.Address = port
 		n := start(t, cfg)
