@@ -42,8 +42,12 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 		})
 	}
 	const dev = "run the command dev, which has it inside the process"
-	if b.Bus == nil {
+	nats := make(chan struct{}) // closed when NATS was waited for
+	if b.Bus != nil {
+		close(nats)
+	} else {
 		open(0, "NATS", redacted(s.NATS.URL), dev, func() error {
+			defer close(nats)
 			bus, err := natsbus.New(natsbus.Config{
 				URL: s.NATS.URL, Name: s.Node.ID, User: s.NATS.User, Password: s.NATS.Password, Creds: s.NATS.Credentials, Logger: log,
 			})
@@ -76,6 +80,9 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 			address, without = redacted(s.NATS.URL), "enable JetStream on that server, or "+dev
 		}
 		open(2, "the store ("+s.Store.Driver+")", address, without, func() error {
+			if s.Store.Driver == "kv" {
+				<-nats // its driver tries once
+			}
 			store, err := openStore(s, reg, log)
 			if err != nil {
 				return err
