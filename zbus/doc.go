@@ -25,6 +25,7 @@
 //
 //	<prefix>.n.<node>.<epoch>                               the inbox of a node: batches of envelopes
 //	<prefix>.r.<node>.<epoch>.<lane>-<first>-<last>-<oneway> where "no responders" comes back for such a batch
+//	<prefix>.r.<node>.<epoch>.lost-<lane>                   from the node to itself: see Lost
 //	<prefix>.g.<group>                                      a group: batches of pushes
 //
 // Node ids and group names are made into tokens by Token. A batch is a wirepb.Batch; bytes that are not one are
@@ -44,7 +45,7 @@
 //	batch lost on the way, or dropped by   the receiver tells when it has seen that something is missing: at the next
 //	a receiver that is too slow            batch, when its connection is back, or, as the node of a request that waits
 //	                                       for half a second is probed, at the probe: Unavailable, NotExecuted
-//	discovery says the node is gone (Lost) NodeLost, Unknown
+//	discovery says the node is gone (Lost) NodeLost, Unknown, once what the bus has from it is here
 //	reply above the bus's limit            TooLarge, Executed
 //	replier's bus is down                  the reply is kept, within the bounds of the outbox, doubled
 //	none of these, and no reply            Timeout, Unknown, at the deadline

@@ -411,3 +411,53 @@ func TestLostNodeThatIsThere(t *testing.T) {
 		}
 	})
 }
+
+// TestAnswerOvertakenByTheLeave: a node answers, leaves, and discovery is faster than the bus: the answers count. What it has not
+// answered ends as lost.
+func TestAnswerOvertakenByTheLeave(t *testing.T) {
+	onBoth(t, func(t *testing.T, c cluster) {
+		t.Helper()
+		entered, release := make(chan struct{}), make(chan struct{})
+		a := c.start(t, "a", zbus.Handlers{Actor: func(_ uint64, m *zmsg.Message) {
+			m.Release()
+			close(entered)
+			<-release
+		}})
+		var open []*zmsg.Message
+		all := make(chan struct{})
+		b := c.start(t, "b", zbus.Handlers{Actor: func(_ uint64, m *zmsg.Message) {
+			if open = append(open, m); len(open) == 100 {
+				close(all)
+			}
+		}})
+		o := newOutcomes(100)
+		for i := range uint64(100) {
+			a.ask(t, b.ref, o, i, time.Hour)
+		}
+		receiveWithin(t, all)
+		if err := b.send(zmsg.Address{Node: a.ref, Actor: 1}); err != nil {
+			t.Fatal(err)
+		}
+		receiveWithin(t, entered) // a does not take what comes now
+		for _, m := range open[:50] {
+			m.Reply(&zmsg.Reply{Body: m.Body()})
+		}
+		eventually(t, "the answers are sent", func() bool { return b.count(t, "envelopes_sent_total", "reply") == 50 })
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		if err := b.bus.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		a.Lost(b.ref)
+		close(release)
+		for i := range uint64(100) {
+			want := zmsg.CodeOK
+			if i >= 50 {
+				want = zmsg.CodeNodeLost
+			}
+			if x := o.next(t); x.token != i || x.code != want {
+				t.Errorf("outcome %+v, want %v of %d", x, want, i)
+			}
+		}
+	})
+}

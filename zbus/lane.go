@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"zgame/zmsg"
 )
@@ -34,6 +35,7 @@ type lane struct {
 	seq        uint64 // requests so far
 	head, tail int32  // list of waiting requests, -1: none
 	probed     probed
+	lostAt     time.Duration // when it was lost, since Link.base
 
 	// Owned by the outbox.
 	number uint64    // of the last batch

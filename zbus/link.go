@@ -177,6 +177,7 @@ type Link struct {
 	outEnded  bool     // the outbox has ended: nothing is sent any more
 	lanes     map[zmsg.NodeRef]*lane
 	lanesByID map[uint64]*lane
+	leaving   map[uint64]*lane // to nodes that are lost, by id, while answers may be on their way
 	lastLane  uint64
 	lastUsed  *lane          // of laneLocked: it may be gone
 	series    uint64         // see seriesShift
@@ -227,6 +228,7 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 		idle:      make(chan struct{}, 1),
 		lanes:     make(map[zmsg.NodeRef]*lane),
 		lanesByID: make(map[uint64]*lane),
+		leaving:   make(map[uint64]*lane),
 		out:       make(map[cast]*lane),
 		requests:  requests{limit: cfg.MaxRequests},
 		sweepAt:   noSweep,
@@ -378,31 +380,6 @@ func (l *Link) closeAlone(ctx context.Context) error {
 	}
 	l.endAll("closed", "the link was closed")
 	return errors.Join(errs...)
-}
-
-// Lost says that discovery saw the node go: requests to it end with zmsg.CodeNodeLost (Unknown where it may have had
-// them), and what is kept for it is freed.
-func (l *Link) Lost(node zmsg.NodeRef) {
-	l.mu.Lock()
-	ln := l.lanes[node]
-	var list []ended
-	if ln != nil {
-		ln.gone.Store(true)
-		l.series++
-		delete(l.lanes, node)
-		delete(l.lanesByID, ln.id)
-		for ln.head >= 0 {
-			list = append(list, l.requests.end(ln.head))
-		}
-		l.cfg.Metrics.Lanes.Set(float64(len(l.lanes)))
-	}
-	l.mu.Unlock()
-	l.in.forget(node)
-	for i := range list {
-		l.finish(&list[i], zmsg.CodeNodeLost, "the node is gone")
-	}
-	l.counts.request("node_lost", len(list))
-	l.poke()
 }
 
 // returned is the driver's word that there is a connection (again): what waited for it is sent, and the nodes that sent

@@ -146,6 +146,7 @@ func (l *Link) receive(m Msg) {
 		if g != nil { // else it was left meanwhile
 			l.receiveBatch(m, g)
 		}
+	case len(m.Data) == 0 && strings.HasPrefix(m.Subject, me.notices) && l.leftNotice(m.Subject[len(me.notices):]):
 	case m.NoResponders && strings.HasPrefix(m.Subject, me.notices):
 		l.nobody(m.Subject[len(me.notices):])
 	case m.Subject == me.before:

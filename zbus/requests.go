@@ -164,7 +164,7 @@ func (l *Link) sweep() {
 	l.mu.Lock()
 	now := time.Since(l.base)
 	l.sweepAt = noSweep
-	probes := l.probesLocked(now)
+	probes, overdue := l.probesLocked(now), l.overdueLocked(now)
 	for slot := range l.requests.slots {
 		q := &l.requests.slots[slot]
 		switch {
@@ -190,5 +190,8 @@ func (l *Link) sweep() {
 	}
 	l.counts.request("timeout", len(list))
 	l.probe(probes)
+	for _, id := range overdue {
+		l.left(id)
+	}
 	l.poke()
 }
