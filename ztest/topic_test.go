@@ -293,6 +293,41 @@ func TestTopicsBusDown(t *testing.T) {
 	here.hears(t, "a", []uint64{2, 3})
 }
 
+// The same over NATS, for a node whose connection is cut: its subscriptions are there again, also one that was made meanwhile, and its part of
+// a queue is done by the other node.
+func TestTopicsNATSCut(t *testing.T) {
+	t.Parallel()
+	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quick))
+	a, b, p := c.Node(0), c.Node(1), c.NATSProxy(1)
+	old := newEar(t, b, &ear{topics: []string{"old"}, queues: []string{"q"}})
+	here := newEar(t, a, &ear{queues: []string{"q"}})
+	awaits(t, b, "old")
+	queuesKnown(t, 2, a, b)
+	with := c.Subscriptions()
+	p.Cut()
+	missing(t, b, "the bus is down")
+	ztest.Eventually(t, "NATS knows that the node is cut off", func() bool { return c.Subscriptions() < with }) // what it takes before is lost on the way
+	fresh := newEar(t, b, &ear{topics: []string{"new"}})
+	sum := func() int { return len(old.of("a")) + len(here.of("a")) }
+	for i := range uint64(20) {
+		publish(t, a, "news", "a", i+1)
+	}
+	ztest.Eventually(t, "the other member does it", func() bool { return len(here.of("a")) == 20 })
+	p.Heal()
+	awaits(t, b, "new")
+	heard := func(e *ear, topic string) {
+		t.Helper()
+		ztest.Eventually(t, topic+" is heard again", func() bool { publish(t, a, topic, topic, 1); return len(e.of(topic)) > 0 })
+	}
+	heard(fresh, "new")
+	heard(old, "old")
+	before := sum()
+	for i := range uint64(20) {
+		publish(t, a, "news", "a", 100+i)
+	}
+	ztest.Eventually(t, "both members take part", func() bool { return sum() >= before+20 && len(old.of("a")) >= 5 })
+}
+
 // N7: ten thousand topics come and go, and nothing of them is left at the bus.
 func TestTopicsLeaveNothing(t *testing.T) {
 	t.Parallel()
