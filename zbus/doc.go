@@ -44,7 +44,8 @@
 //	connection lost                        requests on the way: Unavailable, Unknown; at once
 //	batch lost on the way, or dropped by   the receiver tells when it has seen that something is missing: at the next
 //	a receiver that is too slow            batch, when its connection is back, or, as the node of a request that waits
-//	                                       for half a second is probed, at the probe: Unavailable, NotExecuted
+//	                                       for half a second is probed, at the probe: Unavailable, NotExecuted.
+//	                                       Replies in it are sent again
 //	discovery says the node is gone (Lost) NodeLost, Unknown, once what the bus has from it is here
 //	reply above the bus's limit            TooLarge, Executed
 //	replier's bus is down                  the reply is kept, within the bounds of the outbox, doubled

@@ -353,6 +353,44 @@ func TestReconnectedNodeAsks(t *testing.T) {
 	})
 }
 
+// TestLostAnswersAreSentAgain: answers that are lost on the way, with nothing behind them, come soon; each once.
+func TestLostAnswersAreSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hub := membus.New()
+		held, h := holder(100)
+		bus := hub.Bus()
+		b := startOn(t, bus, "b", h)
+		a := startOn(t, hub.Bus(), "a", zbus.Handlers{})
+		o := newOutcomes(100)
+		for i := range uint64(100) {
+			a.ask(t, b.ref, o, i, time.Hour)
+		}
+		synctest.Wait()
+		hub.Lose(func(subject string, _ []byte) bool { return subject == "zgame.n.a.7" })
+		for range 100 {
+			m := <-held
+			m.Reply(&zmsg.Reply{Body: m.Body()})
+			synctest.Wait() // each in a batch of its own
+		}
+		time.Sleep(100 * time.Millisecond)
+		hub.Lose(nil)
+		begin := time.Now()
+		for i := range uint64(100) {
+			if x := o.next(t); x.token != i || x.code != zmsg.CodeOK || x.body != fmt.Sprint(i) {
+				t.Errorf("outcome %+v, want the answer to %d", x, i)
+			}
+		}
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("they came after %v", took)
+		}
+		synctest.Wait()
+		if n := a.count(t, "late_replies_total"); n != 0 {
+			t.Errorf("%d replies came twice", n)
+		}
+	})
+}
+
 // TestLongRequestsAreProbedRarely: a request that takes its time costs a batch each way now and then.
 func TestLongRequestsAreProbedRarely(t *testing.T) {
 	t.Parallel()

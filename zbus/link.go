@@ -177,6 +177,7 @@ type Link struct {
 	outEnded  bool     // the outbox has ended: nothing is sent any more
 	lanes     map[zmsg.NodeRef]*lane
 	lanesByID map[uint64]*lane
+	missing   []missing        // what nodes said they missed, until the outbox has looked
 	leaving   map[uint64]*lane // to nodes that are lost, by id, while answers may be on their way
 	lastLane  uint64
 	lastUsed  *lane          // of laneLocked: it may be gone

@@ -124,6 +124,7 @@ type outbox struct {
 	reply []byte
 	ended []ended
 	kept  kept
+	sent  copies
 }
 
 // runOutbox publishes what waits, in order. Envelopes to one node are packed into one batch as long as nothing else
@@ -153,6 +154,7 @@ func (l *Link) runOutbox() {
 
 // run publishes all that waits, as far as the bus takes it.
 func (o *outbox) run() {
+	o.resend()
 	for more := true; more; {
 		o.publishKept()
 		more = o.publishWaiting()
@@ -320,6 +322,9 @@ func (o *outbox) publish(b *batch) {
 	}
 	if err == nil {
 		ln.number++
+		if b.envelopes[wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY] > 0 {
+			o.sent.note(b, o.chunk)
+		}
 		l.counts.sent(b)
 		return
 	}

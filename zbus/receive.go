@@ -395,6 +395,7 @@ func (l *Link) missed(p *peer, first, last uint64) {
 	var list []ended
 	if ln := l.lanes[p.ref]; ln != nil { // a request that is not sent yet has no batch
 		list = l.requests.endBatches(nil, ln, first, last)
+		l.resendLocked(ln.node, first, last)
 	}
 	l.mu.Unlock()
 	l.endUnsent(list, "missed", "it was lost on the way, or the node was too slow to receive it")

@@ -14,6 +14,38 @@ import (
 	"zgame/zmsg"
 )
 
+// TestSlowAsker: a node that takes too long loses answers to its own requests; they are sent again.
+func TestSlowAsker(t *testing.T) {
+	t.Parallel()
+	const pending, total = 500, 5000
+	hub := membus.NewHub(membus.Config{Queue: pending})
+	slow, b := hub.Bus(), startOn(t, hub.Bus(), "b", zbus.Handlers{Actor: echo}, func(c *zbus.LinkConfig) { c.BatchBytes = 64 })
+	entered, release := make(chan struct{}), make(chan struct{})
+	a := startOn(t, slow, "a", zbus.Handlers{Actor: func(_ uint64, m *zmsg.Message) {
+		m.Release()
+		close(entered)
+		<-release
+	}})
+	if err := b.send(zmsg.Address{Node: a.ref, Actor: 1}); err != nil {
+		t.Fatal(err)
+	}
+	receiveWithin(t, entered)
+	o := newOutcomes(total)
+	for i := range uint64(total) {
+		a.ask(t, b.ref, o, i, 10*within)
+	}
+	eventually(t, "all is answered", func() bool { return b.count(t, "envelopes_sent_total", "reply") == total })
+	close(release)
+	for range total {
+		if x := o.next(t); x.code != zmsg.CodeOK {
+			t.Fatalf("outcome %+v", x)
+		}
+	}
+	if n := a.count(t, "slow_drops_total"); n == 0 {
+		t.Error("nothing dropped: the test did not test")
+	}
+}
+
 // TestSlowConsumer is fault N2: a node that takes too long loses messages. What is dropped is counted, told and logged now and then; each
 // request in it ends, not executed, long before its deadline, though nothing follows.
 func TestSlowConsumer(t *testing.T) {
