@@ -322,7 +322,8 @@ func TestSingletonDrains(t *testing.T) {
 	for range 20 {
 		waiting = append(waiting, ask(t, ref, "", patience))
 	}
-	ztest.Eventually(t, "the first is being handled", func() bool { return terms.Load() == 1 })
+	// Whoever asks when the actor stops already is refused, rightly.
+	ztest.Eventually(t, "the first is being handled, and all others wait", func() bool { return terms.Load() == 1 && ref.Load() == len(waiting)-1 })
 	stopped := make(chan struct{})
 	go func() { // ends with Stop
 		defer close(stopped)
