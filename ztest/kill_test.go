@@ -23,8 +23,8 @@ import (
 // killLease is the lease of nodes in this file.
 const killLease = 2 * time.Second
 
-// withProcess starts the servers, a node n2 in a process of its own that runs one of nodeApps, and a node n1 here.
-func withProcess(t *testing.T, ctx context.Context, its string, app znode.App) (n *znode.Node, other *exec.Cmd, etcd *embedded.Etcd) { //nolint:revive // t first, as everywhere in tests
+// servers starts NATS and etcd, and returns the settings of nodes that use them.
+func servers(t *testing.T) (env []string, etcd *embedded.Etcd) {
 	t.Helper()
 	nats, err := embedded.StartNATS(t.TempDir(), 0)
 	if err != nil {
@@ -35,29 +35,49 @@ func withProcess(t *testing.T, ctx context.Context, its string, app znode.App) (
 		t.Fatal(err)
 	}
 	t.Cleanup(etcd.Stop)
-	env := []string{
+	return []string{
 		"ZGAME_NATS_URL=" + nats.URL(), "ZGAME_ETCD_ENDPOINTS=http://" + etcd.Endpoint(), "ZGAME_ETCD_LEASE=" + killLease.String(),
 		"ZGAME_STORE_DRIVER=kv", "ZGAME_GATE_ENABLED=false", "ZGAME_ADMIN_ADDRESS=", "ZGAME_PAGE_ADDRESS=",
-	}
-	s, err := znode.LoadSettings("", append(env, "ZGAME_NODE_ID=n1"))
+	}, etcd
+}
+
+// here starts a node in this process.
+func here(ctx context.Context, t *testing.T, env ...string) *znode.Node {
+	t.Helper()
+	s, err := znode.LoadSettings("", env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err = znode.New(znode.Config{Settings: s, App: app}); err != nil {
+	n, err := znode.New(znode.Config{Settings: s, App: none})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := n.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = n.Stop(context.Background()) })
+	return n
+}
 
+// process starts a node in a process of its own, with one of nodeApps.
+func process(ctx context.Context, t *testing.T, its string, env ...string) *exec.Cmd {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	other = exec.CommandContext(ctx, self)
-	other.Env = append(append(os.Environ(), env...), asNode+"="+its, "ZGAME_NODE_ID=n2")
+	other := exec.CommandContext(ctx, self)
+	other.Env = append(append(os.Environ(), env...), asNode+"="+its)
 	other.Stderr = os.Stderr
+	return other
+}
+
+// withProcess starts the servers, a node n1 here, and a node n2 in a process of its own that runs one of nodeApps.
+func withProcess(ctx context.Context, t *testing.T, its string) (n *znode.Node, other *exec.Cmd, etcd *embedded.Etcd) {
+	t.Helper()
+	env, etcd := servers(t)
+	n = here(ctx, t, append(env, "ZGAME_NODE_ID=n1")...)
+	other = process(ctx, t, its, append(env, "ZGAME_NODE_ID=n2")...)
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +102,7 @@ func TestWatchedProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
-	n, other, _ := withProcess(t, ctx, "mute", none)
+	n, other, _ := withProcess(ctx, t, "mute")
 	watched := spawn(t, n, actor{})
 	var target zactor.Ref
 	ztest.Eventually(t, "n1 knows n2's actor", func() bool {
@@ -121,7 +141,7 @@ func TestSingletonsProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
-	n, other, etcd := withProcess(t, ctx, "crown", none)
+	n, other, etcd := withProcess(ctx, t, "crown")
 	raw, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)

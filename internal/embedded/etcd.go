@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,41 +33,107 @@ func StartEtcd(dir string, port int) (*Etcd, error) {
 	if dir == "" {
 		return nil, errors.New("embedded: etcd needs a data directory")
 	}
-	walOnce.Do(func() { wal.SegmentSizeBytes = 1 << 20 })
-
-	client := url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)}
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // nobody else joins; etcd needs one all the same
+	cfg := etcdConfig("zgame", dir, url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)}, peer)
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	srv, err := embed.StartEtcd(cfg)
+	if err == nil {
+		if err = etcdReady(srv); err != nil {
+			srv.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("embedded: etcd on port %d, data %s: %w", port, dir, err)
+	}
+	return &Etcd{srv: srv, endpoint: srv.Clients[0].Addr().String()}, nil
+}
+
+// StartEtcdCluster starts an etcd of n members on free ports of loopback, with their data under dir, and waits until they answer: for
+// tests of what happens when members go. change, if not nil, may change their settings.
+func StartEtcdCluster(dir string, n int, change func(*embed.Config)) ([]*Etcd, error) {
+	free, err := freeURLs(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	clients, peers := free[:n], free[n:]
+	initial := make([]string, n)
+	for k, p := range peers {
+		initial[k] = fmt.Sprintf("zgame%d=%s", k, p.String())
+	}
+	var members []*Etcd
+	for k := range n {
+		cfg := etcdConfig(fmt.Sprint("zgame", k), filepath.Join(dir, strconv.Itoa(k)), clients[k], peers[k])
+		cfg.InitialCluster = strings.Join(initial, ",")
+		cfg.TickMs, cfg.ElectionMs = 50, 500 // they hear of each other over sockets
+		if change != nil {
+			change(cfg)
+		}
+		srv, startErr := embed.StartEtcd(cfg)
+		if startErr != nil {
+			err = startErr
+			break
+		}
+		members = append(members, &Etcd{srv: srv, endpoint: clients[k].Host})
+	}
+	for _, m := range members { // ready when most of them are there
+		if err == nil {
+			err = etcdReady(m.srv)
+		}
+	}
+	if err != nil {
+		for _, m := range members {
+			m.Stop()
+		}
+		return nil, fmt.Errorf("embedded: etcd of %d members, data %s: %w", n, dir, err)
+	}
+	return members, nil
+}
+
+// freeURLs returns addresses on loopback that nobody listens on at the moment.
+func freeURLs(n int) (list []url.URL, err error) {
+	for range n {
+		var lc net.ListenConfig
+		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all at the end, so that no two are the same
+		list = append(list, url.URL{Scheme: "http", Host: l.Addr().String()})
+	}
+	return list, nil
+}
+
+func etcdConfig(name, dir string, client, peer url.URL) *embed.Config {
+	walOnce.Do(func() { wal.SegmentSizeBytes = 1 << 20 })
 	cfg := embed.NewConfig()
-	cfg.Name = "zgame"
-	cfg.Dir = dir
+	cfg.Name, cfg.Dir = name, dir
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = true
 	cfg.TickMs, cfg.ElectionMs = 10, 100
 	cfg.EnableGRPCGateway = false
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	return cfg
+}
 
-	srv, err := embed.StartEtcd(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("embedded: etcd on port %d, data %s: %w", port, dir, err)
-	}
+// etcdReady waits until the server answers.
+func etcdReady(srv *embed.Etcd) (err error) {
 	ready := time.NewTimer(readyWithin)
 	defer ready.Stop()
 	select {
 	case <-srv.Server.ReadyNotify():
+		return nil
 	case err = <-srv.Err():
 	case <-srv.Server.StopNotify():
 		err = errors.New("stopped while starting")
 	case <-ready.C:
 		err = errors.New("not ready within " + readyWithin.String())
 	}
-	if err != nil {
-		srv.Close()
-		return nil, fmt.Errorf("embedded: etcd on port %d, data %s: %w", port, dir, err)
-	}
-	return &Etcd{srv: srv, endpoint: srv.Clients[0].Addr().String()}, nil
+	return err
 }
+
+// Leads reports whether this member leads the others.
+func (e *Etcd) Leads() bool { return e.srv.Server.Leader() == e.srv.Server.MemberID() }
 
 // Endpoint is where clients connect, 127.0.0.1:port.
 func (e *Etcd) Endpoint() string { return e.endpoint }

@@ -3,6 +3,7 @@ package etcddisc_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -25,7 +26,13 @@ import (
 	"zgame/ztest/faultproxy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// These tests wait for leases to end more than they compute.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const within = 60 * time.Second
 
@@ -174,7 +181,7 @@ func closeDisc(t *testing.T, d *etcddisc.Disc) {
 }
 
 // until reads lists until one has the ids.
-func until(t *testing.T, ch <-chan *zdiscovery.Snapshot, ids ...string) {
+func until(t *testing.T, ch <-chan *zdiscovery.Snapshot, ids ...string) *zdiscovery.Snapshot {
 	t.Helper()
 	timeout := time.After(within)
 	for {
@@ -188,7 +195,7 @@ func until(t *testing.T, ch <-chan *zdiscovery.Snapshot, ids ...string) {
 				got = append(got, n.Ref.ID)
 			}
 			if fmt.Sprint(got) == fmt.Sprint(ids) {
-				return
+				return s
 			}
 		case <-timeout:
 			t.Fatalf("never saw %v", ids)
@@ -196,7 +203,8 @@ func until(t *testing.T, ch <-chan *zdiscovery.Snapshot, ids ...string) {
 	}
 }
 
-// TestCompaction is fault E1: while the watch's connection is away, the list changes and its history is compacted.
+// TestCompaction is fault E1: while the watch's connection is away, the list changes and its history is compacted. What it shows
+// then is the list, and the difference to the one before is what happened.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -205,16 +213,19 @@ func TestCompaction(t *testing.T) {
 	defer closeDisc(t, watcher)
 	defer closeDisc(t, other)
 	a := join(t, other, "a")
-	join(t, other, "b")
+	b := join(t, other, "b")
 	ch, err := watcher.Watch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, ch, "a", "b")
+	before := until(t, ch, "a", "b")
 	for round := range 3 {
 		p.Set(faultproxy.Both, stalled)
 		p.Reset()
 		if err := a.Leave(s.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Update(s.ctx(), zdiscovery.Node{State: zdiscovery.Ready, Version: fmt.Sprint("v", round)}); err != nil {
 			t.Fatal(err)
 		}
 		c := join(t, other, fmt.Sprint("c", round))
@@ -230,8 +241,15 @@ func TestCompaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Heal()
-		until(t, ch, "b", fmt.Sprint("c", round))
-		a = c
+		begin := time.Now()
+		now := until(t, ch, "b", fmt.Sprint("c", round))
+		t.Logf("known %v after the connection was back", time.Since(begin).Round(time.Millisecond))
+		joined, left, changed := zdiscovery.Diff(before, now)
+		if len(joined) != 1 || joined[0].Ref != c.Ref() || len(left) != 1 || left[0].Ref != a.Ref() ||
+			len(changed) != 1 || changed[0].Ref != b.Ref() || changed[0].Version != fmt.Sprint("v", round) {
+			t.Errorf("joined %v, left %v, changed %v", joined, left, changed)
+		}
+		a, before = c, now
 	}
 }
 

@@ -374,24 +374,35 @@ func testServeUntil(t *testing.T, f Features) {
 // testUpdateAndLeaveRace is fault E8: whatever an update does at the same time, after Leave the node is off the list.
 func testUpdateAndLeaveRace(t *testing.T, f Features) {
 	t.Helper()
+	const workers, times = 4, 250
 	d := connect(t, f)
 	ctx := bounded(t)
-	for i := range 100 {
-		id := fmt.Sprintf("n%d", i)
-		m := join(t, d, id)
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() {
-				if err := m.Update(ctx, sample(id)); err != nil && !errors.Is(err, zdiscovery.ErrLost) {
-					t.Errorf("update: %v", err)
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := range times {
+				id := fmt.Sprintf("n%d-%d", w, i)
+				m, err := d.Join(ctx, sample(id))
+				if err != nil {
+					t.Errorf("join: %v", err)
+					return
 				}
-			})
-		}
-		if err := m.Leave(ctx); err != nil {
-			t.Fatal(err)
-		}
-		wg.Wait()
+				var wg sync.WaitGroup
+				for range 2 {
+					wg.Go(func() {
+						if err := m.Update(ctx, sample(id)); err != nil && !errors.Is(err, zdiscovery.ErrLost) {
+							t.Errorf("update: %v", err)
+						}
+					})
+				}
+				if err := m.Leave(ctx); err != nil {
+					t.Errorf("leave: %v", err)
+				}
+				wg.Wait()
+			}
+		})
 	}
+	all.Wait()
 	v := watch(t, d)
 	if s := <-v.ch; len(s.Nodes) != 0 {
 		t.Errorf("%d nodes stayed: %+v", len(s.Nodes), s.Nodes)
