@@ -84,7 +84,7 @@ func TestCandidacyWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	p := faultproxy.Start(t, s.etcd.Endpoint())
-	d, err := newDisc(p.Addr(), time.Minute, time.Second)
+	d, err := newDisc(p.Addr(), time.Minute, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +150,12 @@ func TestElectionWatch(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	p := faultproxy.Start(t, s.etcd.Endpoint())
-	near, err := newDisc(s.etcd.Endpoint(), time.Minute, 200*time.Millisecond)
+	near, err := newDisc(s.etcd.Endpoint(), time.Minute, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeDisc(t, near)
-	far, err := newDisc(p.Addr(), time.Minute, 200*time.Millisecond)
+	far, err := newDisc(p.Addr(), time.Minute, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func newDisc(endpoint string, ttl, timeout time.Duration) (*etcddisc.Disc, error
 
 func open(tb testing.TB, endpoint string) *etcddisc.Disc {
 	tb.Helper()
-	d, err := newDisc(endpoint, 3*time.Second, 2*time.Second)
+	d, err := newDisc(endpoint, 3*time.Second, 3*time.Second)
 	if err != nil {
 		tb.Fatal(err)
 	}
