@@ -436,3 +436,31 @@ func BenchmarkRecorder(b *testing.B) {
 		})
 	}
 }
+
+// One message published to the actors of the same node that subscribe, until all have handled it.
+func BenchmarkPublishTopic(b *testing.B) {
+	for _, subscribers := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprint("subscribers=", subscribers), func(b *testing.B) {
+			g := newGroup(b, nil)
+			var heard atomic.Int64
+			done := make(chan struct{}, 1)
+			for range subscribers {
+				spawn(b, g, "", func() zactor.Actor {
+					return &actor{start: subscribeTo("topic"), handlers: []zactor.Handler{zactor.HandleTell(func(*zactor.Context, *testpb.Note) error {
+						if heard.Add(1)%int64(subscribers) == 0 {
+							done <- struct{}{}
+						}
+						return nil
+					})}}
+				})
+			}
+			note := &testpb.Note{}
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = g.PublishTopicLocal("topic", note)
+				<-done
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(subscribers), "ns/subscriber")
+		})
+	}
+}

@@ -544,3 +544,40 @@ func TestTopicRaces(t *testing.T) {
 		}
 	}
 }
+
+// A message carries who published it, and the trace of what made him, here and to other nodes.
+func TestTopicHead(t *testing.T) {
+	t.Parallel()
+	w := newWires()
+	heads := make(chan string, 10)
+	g := newGroup(t, func(c *zactor.Config) { c.Topics = w })
+	spawn(t, g, "", func() zactor.Actor {
+		return &actor{start: subscribeTo("t"), handlers: []zactor.Handler{zactor.HandleTell(func(c *zactor.Context, _ *testpb.Pong) error {
+			heads <- fmt.Sprint(c.Sender().Address(), c.Trace()[0], c.Session().IsZero(), c.MessageID() != 0)
+			return nil
+		})}}
+	})
+	publisher := spawnListener(t, g, nil)
+	publisher.jobs <- func(c *zactor.Context) {
+		if err := c.PublishTopic("t", say(1)); err != nil {
+			t.Error(err)
+		}
+	}
+	id, _ := zmsg.IDOf(&testpb.Note{})
+	m := zmsg.NewMessage(id)
+	m.Value, m.Trace, m.Session = &testpb.Note{}, zmsg.TraceID{7}, zmsg.SessionRef{ID: 5}
+	if err := publisher.Deliver(m); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := receive(t, heads), fmt.Sprint(publisher.Address(), 7, true, true); got != want {
+		t.Errorf("head %s, want %s", got, want)
+	}
+	pong, _ := zmsg.IDOf(say(0))
+	far := zmsg.NewMessage(pong)
+	far.From, far.Trace = zmsg.Address{Node: zmsg.NodeRef{ID: "n2", Epoch: 3}, Actor: 4}, zmsg.TraceID{8}
+	from := far.From
+	g.TopicMessage("t", far)
+	if got, want := receive(t, heads), fmt.Sprint(from, 8, true, true); got != want {
+		t.Errorf("head of another node's %s, want %s", got, want)
+	}
+}
