@@ -55,6 +55,7 @@ type Bus struct {
 
 	closed  atomic.Bool
 	isUp    atomic.Bool           // between up and down
+	told    atomic.Bool           // as isUp, once observers were told: who waits for Ready and observes then is not told of the past
 	lastErr atomic.Pointer[error] // why the connection is down, as far as known
 
 	mu        sync.Mutex // guards all below
@@ -135,7 +136,7 @@ func (b *Bus) Ready(ctx context.Context) error {
 			b.mu.Unlock()
 			return zbus.ErrClosed
 		}
-		if b.Up() {
+		if b.told.Load() && b.Up() {
 			b.mu.Unlock()
 			return nil
 		}
@@ -295,19 +296,21 @@ func (b *Bus) up(nc *nats.Conn) {
 	}
 	b.lastErr.Store(nil)
 	b.isUp.Store(true)
+	b.cfg.Logger.Info("bus connected", "url", b.cfg.where())
+	b.observers.Up()
 	b.mu.Lock()
+	b.told.Store(true)
 	waiters := b.waiters
 	b.waiters = nil
 	b.mu.Unlock()
 	for _, w := range waiters {
 		close(w)
 	}
-	b.cfg.Logger.Info("bus connected", "url", b.cfg.where())
-	b.observers.Up()
 }
 
 func (b *Bus) down(err error) {
 	b.isUp.Store(false)
+	b.told.Store(false)
 	if b.closed.Load() {
 		return
 	}
