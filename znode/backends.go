@@ -48,14 +48,12 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 	} else {
 		open(0, "NATS", redacted(s.NATS.URL), dev, func() error {
 			defer close(nats)
-			bus, err := natsbus.New(natsbus.Config{
-				URL: s.NATS.URL, Name: s.Node.ID, User: s.NATS.User, Password: s.NATS.Password, Creds: s.NATS.Credentials, Logger: log,
-			})
+			bus, err := natsbus.New(natsConfig(s, log))
 			if err != nil {
-				return err
+				return natsHint(err)
 			}
 			opened.Bus = bus
-			return bus.Ready(ctx)
+			return natsHint(bus.Ready(ctx))
 		})
 	}
 	if b.Discovery == nil {
@@ -129,8 +127,12 @@ func (b Backends) close(ctx context.Context) error {
 
 func openStore(s *Settings, reg zmetrics.Registerer, log *slog.Logger) (zstore.Store, error) {
 	if s.Store.Driver == "kv" {
+		access, err := natsConfig(s, log).Access()
+		if err != nil {
+			return nil, natsHint(err)
+		}
 		return kvstore.New(kvstore.Config{
-			URL: s.NATS.URL, User: s.NATS.User, Password: s.NATS.Password, Creds: s.NATS.Credentials,
+			URL: s.NATS.URL, Options: access,
 			Bucket: s.Store.KV.Bucket, Replicas: s.Store.KV.Replicas, Timeout: storeTimeout(s), Logger: log, Metrics: zmetrics.NewStore(reg),
 		})
 	}

@@ -56,10 +56,20 @@ type Settings struct {
 		Pprof   bool   `yaml:"pprof" help:"serve /debug/pprof/ there"`
 	} `yaml:"admin"`
 	NATS struct {
-		URL         string `yaml:"url"`
+		URL         string `yaml:"url" help:"several with commas between; tls:// insists on TLS"`
 		User        string `yaml:"user"`
 		Password    string `yaml:"password" secret:"true"`
-		Credentials string `yaml:"credentials" help:"NKEY/JWT credentials file"`
+		Token       string `yaml:"token" secret:"true" help:"where the server asks for one instead of user and password"`
+		Credentials string `yaml:"credentials" help:"file with a user's JWT and NKEY seed, as nsc writes it"`
+		NKey        string `yaml:"nkey" help:"file with an NKEY seed alone"`
+		TLS         struct {
+			CA       string `yaml:"ca" help:"PEM file: who may have signed the server's certificate; default: whom the system trusts"`
+			Cert     string `yaml:"cert" help:"PEM file; with key: the certificate that the node shows"`
+			Key      string `yaml:"key" help:"PEM file"`
+			Insecure bool   `yaml:"insecure" help:"take any certificate: for development only"`
+		} `yaml:"tls"`
+		PingInterval time.Duration `yaml:"ping_interval" help:"how often a connection is checked"`
+		MaxPings     int           `yaml:"max_pings" help:"pings without an answer that end it; silence is noticed after (max_pings + 1) x ping_interval at the latest"`
 	} `yaml:"nats"`
 	Etcd struct {
 		Endpoints []string      `yaml:"endpoints"`
@@ -114,6 +124,7 @@ func DefaultSettings() Settings {
 	s.Gate.Auth = "dev"
 	s.Admin.Address = "127.0.0.1:9090"
 	s.NATS.URL = "nats://127.0.0.1:4222"
+	s.NATS.PingInterval, s.NATS.MaxPings = 5*time.Second, 2
 	s.Etcd.Endpoints = []string{"http://127.0.0.1:2379"}
 	s.Etcd.Lease = 10 * time.Second
 	s.Store.Driver = "mongo"
@@ -235,6 +246,7 @@ func (s *Settings) Validate() error {
 	for u := range strings.SplitSeq(s.NATS.URL, ",") {
 		link("nats.url", strings.TrimSpace(u), "nats", "tls", "ws", "wss")
 	}
+	faults = append(faults, s.natsFaults()...)
 	if len(s.Etcd.Endpoints) == 0 {
 		fault("etcd.endpoints: expected at least one, such as http://127.0.0.1:2379")
 	}

@@ -50,7 +50,7 @@ func TestEveryKeyRoundTrips(t *testing.T) {
 // isText says for which keys any text will do.
 func isText(key string) bool {
 	return slices.Contains([]string{
-		"nats.user", "nats.password", "nats.credentials", "etcd.user", "etcd.password", "store.mongo.database",
+		"nats.user", "nats.password", "nats.credentials", "nats.token", "nats.nkey", "nats.tls.ca", "nats.tls.cert", "nats.tls.key", "etcd.user", "etcd.password", "store.mongo.database",
 		"store.mongo.collection", "gate.url", "gate.tls.cert", "gate.tls.key", "store.kv.bucket", "actors.record_dir",
 		"node.zone", "node.version",
 	}, key)
@@ -61,6 +61,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 		"ZGAME_NODE_ID=a b", "ZGAME_LOG_LEVEL=loud", "ZGAME_GATE_ADDRESS=7000", "ZGAME_NATS_URL=http://x:1", "ZGAME_ETCD_ENDPOINTS=",
 		"ZGAME_STORE_MONGO_URI=user:secretpassword", "ZGAME_ETCD_LEASE=1ms", "ZGAME_GATE_TLS_CERT=x", "ZGAME_GATE_MAX_MESSAGE=0", "ZGAME_GATE_AUTH=none",
 		"ZGAME_NODE_WEIGHT=0", "ZGAME_NODE_LABELS=a=1,b,a=2", "ZGAME_NODE_LOAD_INTERVAL=1ms",
+		"ZGAME_NATS_NKEY=n", "ZGAME_NATS_TOKEN=secretpassword", "ZGAME_NATS_PASSWORD=secretpassword", "ZGAME_NATS_TLS_KEY=k", "ZGAME_NATS_PING_INTERVAL=1ms", "ZGAME_NATS_MAX_PINGS=0",
 	})
 	if err == nil {
 		t.Fatal("no error")
@@ -70,6 +71,8 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 		`nats.url: scheme "http": expected nats`, "etcd.endpoints: expected at least one", "store.mongo.uri: expected mongodb://",
 		"etcd.lease 1ms: expected at least 2s", "gate.tls: cert and key belong together", "gate.max_message 0", `gate.auth "none"`,
 		"node.weight 0: expected a number from 1", `node.labels "b": expected key=value`, `node.labels "a=2"`, "node.load_interval 1ms: expected 0",
+		"nats.token and nats.nkey are set: expected at most one", "nats.password without nats.user", "nats.tls: cert and key", "nats.ping_interval 1ms: expected at least 100ms",
+		"nats.max_pings 0: expected a number above 0",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in:\n%v", want, err)

@@ -34,6 +34,11 @@ func StartNATSAuth(dir string, port int, user, password string) (*NATS, error) {
 	return startNATS(dir, port, func(o *server.Options) { o.Username, o.Password = user, password })
 }
 
+// StartNATSWith is StartNATS with options of the server changed by more.
+func StartNATSWith(dir string, port int, more func(*server.Options)) (*NATS, error) {
+	return startNATS(dir, port, more)
+}
+
 func startNATS(dir string, port int, more func(*server.Options)) (*NATS, error) {
 	if dir == "" {
 		return nil, errors.New("embedded: NATS needs a store directory")

@@ -27,17 +27,21 @@ type Config struct {
 
 	// TLS is the client's TLS setting; nil speaks TLS only where the URL or the server says so.
 	TLS *tls.Config
-	// CAFile, and CertFile with KeyFile, are PEM files, for settings without code; they add to TLS.
+	// CAFile, and CertFile with KeyFile, are PEM files, for settings without code; they add to TLS. They are read again for each
+	// connection.
 	CAFile, CertFile, KeyFile string
+	// Insecure takes any certificate of a server that speaks TLS: for development only.
+	Insecure bool
 
 	// ConnectTimeout bounds one attempt to connect. Defaults to 2 s.
 	ConnectTimeout time.Duration
 	// ReconnectWait is the pause between two attempts for the same server; a random part of up to half is added.
 	// Defaults to 250 ms. Attempts never end.
 	ReconnectWait time.Duration
-	// PingInterval is how often an idle connection is checked; two pings without an answer end it, so it bounds how
-	// long a cut cable goes unnoticed. Defaults to 5 s.
+	// PingInterval is how often an idle connection is checked; MaxPings pings without an answer end it. A cut cable goes
+	// unnoticed for up to (MaxPings + 1) intervals. Default to 5 s and 2.
 	PingInterval time.Duration
+	MaxPings     int
 	// WriteTimeout bounds a write to the socket, and so how long Publish can wait for room in it. Defaults to 5 s.
 	WriteTimeout time.Duration
 	// Pending and PendingBytes are how many received messages wait for a receiver's handler, and how large they are
@@ -65,6 +69,9 @@ func (c Config) withDefaults() Config {
 	def(&c.ReconnectWait, 250*time.Millisecond)
 	def(&c.PingInterval, 5*time.Second)
 	def(&c.WriteTimeout, 5*time.Second)
+	if c.MaxPings == 0 {
+		c.MaxPings = 2
+	}
 	if c.Pending == 0 {
 		c.Pending = 1 << 16
 	}
@@ -103,6 +110,9 @@ func (c Config) validate() error {
 	}
 	if c.PendingBytes < 0 {
 		bad("PendingBytes is %d: expected a positive number of bytes", c.PendingBytes)
+	}
+	if c.MaxPings < 0 {
+		bad("MaxPings is %d: expected a positive number", c.MaxPings)
 	}
 	ways := 0
 	for _, set := range []bool{c.User != "", c.Token != "", c.Creds != "", c.NKey != ""} {

@@ -86,7 +86,7 @@ func New(cfg Config) (*Bus, error) {
 		nats.ReconnectOnFlusherError(), // a write that failed has lost what was published before: that ends the connection
 		nats.SetCustomDialer(&dialer{net.Dialer{Timeout: cfg.ConnectTimeout}, b}),
 		nats.PingInterval(cfg.PingInterval),
-		nats.MaxPingsOutstanding(2),
+		nats.MaxPingsOutstanding(cfg.MaxPings),
 		nats.FlusherTimeout(cfg.WriteTimeout),
 		nats.SkipSubjectValidation(), // zbus subjects are made of valid tokens
 		nats.ConnectHandler(b.up),
@@ -97,29 +97,11 @@ func New(cfg Config) (*Bus, error) {
 		nats.ErrorHandler(b.asyncError),
 		nats.ClosedHandler(func(*nats.Conn) { close(b.gone) }),
 	}
-	switch {
-	case cfg.User != "":
-		opts = append(opts, nats.UserInfo(cfg.User, cfg.Password))
-	case cfg.Token != "":
-		opts = append(opts, nats.Token(cfg.Token))
-	case cfg.Creds != "":
-		opts = append(opts, nats.UserCredentials(cfg.Creds))
-	case cfg.NKey != "":
-		o, err := nats.NkeyOptionFromSeed(cfg.NKey)
-		if err != nil {
-			return nil, fmt.Errorf("natsbus: NKey file %s: %w", cfg.NKey, err)
-		}
-		opts = append(opts, o)
+	access, err := cfg.Access()
+	if err != nil {
+		return nil, err
 	}
-	if cfg.TLS != nil {
-		opts = append(opts, nats.Secure(cfg.TLS.Clone()))
-	}
-	if cfg.CAFile != "" {
-		opts = append(opts, nats.RootCAs(cfg.CAFile))
-	}
-	if cfg.CertFile != "" {
-		opts = append(opts, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
-	}
+	opts = append(opts, access...)
 	nc, err := nats.Connect(cfg.URL, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("natsbus: %s: %w", cfg.where(), err)
@@ -128,7 +110,8 @@ func New(cfg Config) (*Bus, error) {
 	return b, nil
 }
 
-// Ready waits until the connection is there. Its error names the servers, wraps zbus.ErrDown and the context's error.
+// Ready waits until the connection is there. Its error names the servers, wraps zbus.ErrDown and the context's error, and a
+// *RefusedError where the server, or its certificate, was why.
 func (b *Bus) Ready(ctx context.Context) error {
 	for {
 		b.mu.Lock()
@@ -147,10 +130,15 @@ func (b *Bus) Ready(ctx context.Context) error {
 		case <-wait:
 		case <-ctx.Done():
 			why := "no answer"
+			last := b.nc.LastError()
 			if p := b.lastErr.Load(); p != nil && *p != nil {
-				why = (*p).Error()
-			} else if err := b.nc.LastError(); err != nil {
-				why = err.Error()
+				last = *p
+			}
+			if refused := b.cfg.refused(last); refused != nil {
+				return fmt.Errorf("natsbus: no connection to %s: %w: %w: %w", b.cfg.where(), refused, zbus.ErrDown, ctx.Err())
+			}
+			if last != nil {
+				why = last.Error()
 			}
 			return fmt.Errorf("natsbus: no connection to %s (%s): %w: %w", b.cfg.where(), why, zbus.ErrDown, ctx.Err())
 		}
