@@ -175,6 +175,10 @@ func (c *cell) start() (err error) {
 			c.finish(x, 0)
 		}
 	}()
+	if c.opts != nil && c.opts.until != nil && c.over() {
+		over = true
+		return zmsg.ErrStopped
+	}
 	if err := c.create(); err != nil {
 		over = true
 		return err

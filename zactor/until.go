@@ -2,9 +2,9 @@ package zactor
 
 import "time"
 
-// WithUntil is for an actor that may act for a while only, as the holder of a lease: until is asked before each turn (a message,
-// a timer, a continuation, an instance after a failure), and when the time that it returns has come, by the group's Clock,
-// the actor stops instead, with the reason StopRequested, and what waits is answered with ErrStopped. So nothing begins too
+// WithUntil is for an actor that may act for a while only, as the holder of a lease: until is asked before each turn (the start, a
+// message, a timer, a continuation, an instance after a failure), and when the time that it returns has come, by the group's Clock,
+// the actor stops instead, with the reason StopRequested, and what waits is answered with ErrStopped, as Spawn is. So nothing begins too
 // late, not even where the process stood still meanwhile; a handler that runs is not cut short, and an actor for which nothing
 // comes does not end by itself: that is for whoever knows of the lease (Group.Stop, StopDrainedWait). OnStop runs also when
 // it is late. until is called often, on the actor's goroutine: it must not block.

@@ -110,8 +110,14 @@ func TestUntilOfIdleAndFailed(t *testing.T) {
 		<-g.Gone(idle)
 		time.Sleep(time.Hour)
 		<-g.Gone(failed)
+		if _, err := g.Spawn("late", f, opts...); !errors.Is(err, zmsg.ErrStopped) {
+			t.Errorf("spawned after the end: %v, want ErrStopped", err)
+		}
+		if _, there := g.Lookup("late"); there {
+			t.Error("one that did not start is there")
+		}
 		if n := instances.Load(); n != 3 {
-			t.Errorf("%d instances, want 3: restarted after the end", n)
+			t.Errorf("%d instances, want 3: restarted or started after the end", n)
 		}
 	})
 }
