@@ -22,6 +22,8 @@
 //   - A request has one outcome within its deadline: the answer, or an error that tells what happened (code) and whether it
 //     ran (outcome). Late and doubled replies are counted and meet no other request.
 //   - What no handler runs for is a dead letter, with a reason and a counter; whoever asked is told.
+//   - What is published on a topic comes to each actor that subscribes, on any node, once, in order with what its publisher
+//     tells it; to each queue of the topic at one of its members.
 //   - A panic is contained: the asker learns CodePanicked, the actor starts again with fresh state from its factory and goes
 //     on with the messages that wait, as its Policy allows; then it is gone everywhere.
 //   - An actor that panics may leave a record of what led to it (WithRecorder), which Replay runs again.

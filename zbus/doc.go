@@ -1,6 +1,6 @@
 // Package zbus carries messages between nodes. Bus is the contract of a driver (natsbus, membus): publish and
 // subscribe by subject. Link is what a node makes of it: an inbox, ordered lanes to other nodes, requests with exactly
-// one outcome each, and groups.
+// one outcome each, groups of sessions, and topics of actors.
 //
 //	link, err := zbus.NewLink(zbus.LinkConfig{Self: ref, Bus: bus, Handlers: zbus.Handlers{Actor: deliver}})
 //	...
@@ -9,8 +9,8 @@
 //
 // # Promises
 //
-//   - Order: what one node sends by Send, SendSession, SendControl, replies and PublishGroup arrives at another in that
-//     order, over all of these together. Batches carry numbers for each subject, so a loss, a double and a swap are
+//   - Order: what one node sends by Send, SendSession, SendControl, SendQueue, replies, PublishGroup and PublishTopic arrives at
+//     another in that order, over all of these together. Batches carry numbers for each subject, so a loss, a double and a swap are
 //     seen and counted; what comes late or twice is not delivered.
 //   - One-way envelopes: at most once.
 //   - Requests: exactly one outcome. NotExecuted is said only where it is certain.
@@ -27,8 +27,9 @@
 //	<prefix>.r.<node>.<epoch>.<lane>-<first>-<last>-<oneway> where "no responders" comes back for such a batch
 //	<prefix>.r.<node>.<epoch>.lost-<lane>                   from the node to itself: see Lost
 //	<prefix>.g.<group>                                      a group: batches of pushes
+//	<prefix>.t.<topic>                                      a topic: batches of messages for actors
 //
-// Node ids and group names are made into tokens by Token. A batch is a wirepb.Batch; bytes that are not one are
+// Node ids and names of groups and topics are made into tokens by Token. A batch is a wirepb.Batch; bytes that are not one are
 // counted by reason, logged at a bounded rate, and dropped.
 //
 // # Goroutines
