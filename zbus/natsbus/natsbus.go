@@ -60,7 +60,8 @@ type Bus struct {
 
 	mu        sync.Mutex // guards all below
 	receivers map[*receiver]struct{}
-	waiters   []chan struct{} // Ready calls
+	waiters   []chan struct{}                  // Ready calls
+	flushes   map[*context.CancelFunc]struct{} // to be called when the connection is lost
 }
 
 var _ zbus.Bus = (*Bus)(nil)
@@ -72,7 +73,7 @@ func New(cfg Config) (*Bus, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	b := &Bus{cfg: cfg, gone: make(chan struct{}), receivers: make(map[*receiver]struct{})}
+	b := &Bus{cfg: cfg, gone: make(chan struct{}), receivers: make(map[*receiver]struct{}), flushes: make(map[*context.CancelFunc]struct{})}
 	b.slowLog.Every = slowLogEvery
 	opts := []nats.Option{
 		nats.Name(cfg.Name),
@@ -220,18 +221,33 @@ func (b *Bus) Flush(ctx context.Context) error {
 	if b.closed.Load() {
 		return zbus.ErrClosed
 	}
+	within := flushWithin
+	if end, ok := ctx.Deadline(); ok {
+		within = time.Until(end)
+	}
+	// A flush that begins when nats.go has just lost the connection, and cleared those that waited, would wait for the next one. So
+	// the loss cancels it: either it is registered before that is told, or the connection is seen to be gone.
+	cut, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	b.mu.Lock()
+	b.flushes[&cancel] = struct{}{}
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		delete(b.flushes, &cancel)
+		b.mu.Unlock()
+	}()
 	if !b.nc.IsConnected() {
 		return zbus.ErrDown
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, flushWithin)
-		defer cancel()
+	err := b.nc.FlushWithContext(cut)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		return zbus.ErrDown
 	}
-	if err := b.nc.FlushWithContext(ctx); err != nil {
-		return b.mapped(err)
-	}
-	return nil
+	return b.mapped(err)
 }
 
 // Close implements zbus.Bus.
@@ -299,6 +315,11 @@ func (b *Bus) up(nc *nats.Conn) {
 func (b *Bus) down(err error) {
 	b.isUp.Store(false)
 	b.told.Store(false)
+	b.mu.Lock()
+	for cancel := range b.flushes {
+		(*cancel)()
+	}
+	b.mu.Unlock()
 	if b.closed.Load() {
 		return
 	}
