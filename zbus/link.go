@@ -97,8 +97,8 @@ func (c LinkConfig) withDefaults() LinkConfig {
 func (c LinkConfig) validate() error {
 	var faults []error
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Errorf("zbus: "+format, args...)) }
-	if c.Self.ID == "" {
-		bad("Self has no id: expected this node's NodeRef")
+	if !nodeID(c.Self.ID) {
+		bad("Self has an id of %d bytes: expected this node's NodeRef, with an id of 1 to 256 bytes", len(c.Self.ID))
 	}
 	if c.Bus == nil {
 		bad("Bus is nil: expected a driver, such as natsbus.New")

@@ -166,7 +166,7 @@ func (l *Link) receiveBatch(m Msg, g *castIn) {
 	case errors.Is(err, zmsg.ErrForeign):
 		l.foreign("magic", m)
 		return
-	case err != nil || head.From.ID == "" || head.Number == 0:
+	case err != nil || !nodeID(head.From.ID) || head.Number == 0:
 		l.foreign("head", m)
 		return
 	}

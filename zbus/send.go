@@ -18,7 +18,7 @@ import (
 //
 // With an error nothing was sent and r is not called. Errors carry a zmsg.Code, NotExecuted: CodeUnavailable (bus
 // down, link closed), CodeBusy (too much waits), CodeTooLarge, CodeTimeout (the deadline has passed), CodeBadRequest
-// (the value does not encode), CodeUnknownActor (the address is empty).
+// (the value does not encode), CodeUnknownActor (the address is empty, or its node's id longer than any is).
 func (l *Link) Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error {
 	e := zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: to.Actor}
 	return l.sendMessage(to.Node, &e, m, r, token)
@@ -32,7 +32,7 @@ func (l *Link) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r 
 }
 
 func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error {
-	if node.ID == "" {
+	if !nodeID(node.ID) {
 		return errNowhere
 	}
 	body, err := encoded(m)
@@ -119,7 +119,7 @@ func (l *Link) SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error {
 }
 
 func (l *Link) sendOneWay(to zmsg.NodeRef, e *zmsg.Envelope) error {
-	if to.ID == "" {
+	if !nodeID(to.ID) {
 		return errNowhere
 	}
 	l.mu.Lock()
