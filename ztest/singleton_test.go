@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -356,4 +358,91 @@ func TestSingletonDrains(t *testing.T) {
 		return there
 	})
 	<-stopped
+}
+
+// lines counts the lines of a log that have a text.
+type lines struct {
+	slog.Handler
+	text string
+	n    *atomic.Int32
+}
+
+func (l lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l lines) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, l.text) {
+		l.n.Add(1)
+	}
+	return nil
+}
+
+func (l lines) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// A handler that nothing ends outlives its term: another node starts the singleton, and what the old one writes then is refused by its
+// term; its own node starts no other beside it.
+func TestSingletonThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	open := make(chan struct{})
+	busy := make(chan uint64, 1)
+	var told atomic.Int32
+	var mu sync.Mutex
+	var fence, refused uint64 // the greatest term that has written; the one that was refused
+	write := func(term uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if term < fence {
+			refused = term
+			return
+		}
+		fence = term
+	}
+	written := func() (uint64, uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		return fence, refused
+	}
+	c := ztest.Cluster(t, 2, znode.App{Name: "test", Setup: func(n *znode.Node) error {
+		return n.Singleton("one", func(term uint64) zactor.Actor {
+			return &actor{
+				start: func(*zactor.Context) error { write(term); return nil },
+				handlers: []zactor.Handler{zactor.HandleTell(func(*zactor.Context, *chatpb.Say) error {
+					busy <- term
+					<-open // looks at no context
+					write(term)
+					return nil
+				})},
+			}
+		})
+	}}, ztest.Logger(slog.New(lines{slog.DiscardHandler, "does not return", &told})))
+	runs := func(k int) bool { _, there := c.Node(k).Group().Lookup("singleton:one"); return there }
+	host := 0
+	ztest.Eventually(t, "it runs", func() bool {
+		for k := range 2 {
+			if runs(k) {
+				host = k
+				return true
+			}
+		}
+		return false
+	})
+	ref, _ := c.Node(host).Group().Lookup("singleton:one")
+	if err := ref.Tell(&chatpb.Say{}); err != nil {
+		t.Fatal(err)
+	}
+	old := <-busy
+	c.Expire(host)
+	ztest.Eventually(t, "a later term has written", func() bool { f, _ := written(); return f > old && runs(1-host) })
+	c.Settle()
+	if g := c.Node(host).Group(); g.Ref(ref.Address()).Tell(&chatpb.Say{}) == nil {
+		t.Error("the old one takes messages still")
+	}
+	ztest.Eventually(t, "the log tells of it", func() bool { return told.Load() == 1 })
+	close(open)
+	ztest.Eventually(t, "the old one is gone", func() bool { return !runs(host) })
+	f, r := written()
+	if f <= old || r != old {
+		t.Errorf("term %d wrote last, %d was refused; want a later one than %d, and that one", f, r, old)
+	}
+	c.Stop(1 - host)
+	ztest.Eventually(t, "it runs on the first node again", func() bool { f2, _ := written(); return f2 > f && runs(host) })
 }
