@@ -65,7 +65,7 @@ func answerOf[R any, PR message[R]](r *zmsg.Reply) (PR, error) {
 		return nil, fmt.Errorf("zactor: the answer is a %T, not a %T", v, PR(nil))
 	}
 	a := PR(new(R))
-	if err := proto.Unmarshal(r.Body, a); err != nil {
+	if err := decodeNew(r.Body, a); err != nil {
 		return nil, fmt.Errorf("zactor: the answer does not parse as %T: %w", a, err)
 	}
 	return a, nil

@@ -27,7 +27,7 @@ func TestAllocations(t *testing.T) {
 	rr, rv, user := zroute.RoundRobin(), zroute.Rendezvous(nil), zroute.Rendezvous(zroute.UserKey)
 	local, least := zroute.LocalRendezvous(nil), zroute.LocalLeastLoad()
 	sink := discard{}
-	mixed := many(t)
+	mixed, nodes := many(t), hundredNodes(t)
 	foreign := zroute.ZoneFirst("z1", zroute.RemoteStrategyFunc(func(_ *zmsg.Message, c []zroute.RemoteCandidate) int { return len(c) - 1 }))
 	zone, plainZone := zroute.ZoneFirst("z1", zroute.WeightedRendezvous(nil)), zroute.ZoneFirst("z1", zroute.RoundRobin())
 	canary, weighted, loaded := zroute.NewCanary("v1", 0.3, zone), zroute.Weighted(), zroute.LeastLoaded()
@@ -65,6 +65,9 @@ func TestAllocations(t *testing.T) {
 		}},
 		{"view", func() { l.View(5); l.ClientView(5); l.Shard(5) }},
 		{"by id", func() { r.ByID(6); r.ClientByID(6); r.Shard(6) }},
+		{"lookup and first, of 100", func() { zroute.First().Pick(m, nodes.ByID(5)) }},
+		{"lookup and round robin, of 100", func() { rr.Pick(m, nodes.ByID(5)) }},
+		{"lookup and rendezvous, of 100", func() { rv.Pick(m, nodes.ByID(5)) }},
 		{"round robin", func() { rr.Pick(m, cs) }},
 		{"rendezvous", func() { rv.Pick(m, cs) }},
 		{"user key", func() { user.Pick(m, cs) }},
