@@ -86,9 +86,15 @@ func TestSilentAfterTheGreeting(t *testing.T) {
 			t.Fatal("up")
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := b.Ready(ctx); err == nil || !strings.Contains(err.Error(), "stale connection") {
-		t.Errorf("ready: %v, want the reason", err)
+	for limit := time.Now().Add(within); ; { // on a busy machine an attempt to connect may have failed since, which is the reason then
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		err := b.Ready(ctx)
+		cancel()
+		if err != nil && strings.Contains(err.Error(), "stale connection") {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("ready: %v, want the reason", err)
+		}
 	}
 }
