@@ -354,4 +354,3 @@ func (two) Handlers() []zactor.Handler {
 	h := service{}.Handlers()
 	return []zactor.Handler{h[0], zactor.HandleTell(func(*zactor.Context, *chatpb.Who) error { return errors.New("never") })}
 }
-

@@ -5,6 +5,7 @@
 //	disc := hub.Discovery()
 //	...
 //	hub.Expire("node-1") // as if its lease had ended
+//	disc.SetUp(false)    // as if its network had been cut
 //
 // Leases are renewed without messages: a member's lease runs out only while the service is away (Hub.SetUp), or its Disc is
 // cut off (Disc.SetUp), after its Disc is closed, or on command. Time is the standard clock, virtual in a
