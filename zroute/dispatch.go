@@ -197,8 +197,8 @@ func (d *Dispatcher) here(m *zmsg.Message, local []LocalCandidate) (*LocalCandid
 // plan is where a message goes first, by one state of the tables.
 type plan struct {
 	here *LocalCandidate // the pick among local actors, of an id that is not sharded
-	typ  string          // of the one that is picked, of an id that is not sharded
 	err  error           // of the LocalRouter
+	by   RemoteStrategy  // what picked among the other candidates
 	o    order           // the other candidates, or all of a sharded id
 }
 
@@ -213,7 +213,7 @@ func (d *Dispatcher) plan(m *zmsg.Message, k *lookup, p *plan) {
 	if len(local) > 0 {
 		c, err := d.here(m, local)
 		if c != nil {
-			p.here, p.typ = c, c.Type
+			p.here = c
 			return
 		}
 		if p.err = err; err != nil {
@@ -233,7 +233,7 @@ func (d *Dispatcher) planRemote(m *zmsg.Message, k *lookup, p *plan) {
 	if i < 0 {
 		return
 	}
-	p.typ = remote[i].Type
+	p.by = with.strategy
 	p.o = order{remote: remote, preferred: i}
 	if with.draining || d.cfg.NextBest {
 		p.o.strategy = with.strategy

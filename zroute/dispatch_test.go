@@ -85,7 +85,7 @@ func pick(i int, err error) zroute.LocalRouter {
 // Against a model: the preferred first, the others in list order; each try has one outcome; the asker gets exactly one.
 func TestFallbackModel(t *testing.T) {
 	t.Parallel()
-	again := []zmsg.Code{zmsg.CodeUnavailable, zmsg.CodeUnknownActor, zmsg.CodeDraining, zmsg.CodeNoRoute, zmsg.CodeStopped}
+	again := []zmsg.Code{zmsg.CodeUnavailable, zmsg.CodeUnknownActor, zmsg.CodeDraining, zmsg.CodeNoRoute, zmsg.CodeStopped, zmsg.CodeNodeLost}
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "candidates")
 		preferred := rapid.IntRange(-2, n+1).Draw(t, "preferred")

@@ -108,7 +108,7 @@ func another(r *zmsg.Reply) bool {
 		return false
 	}
 	switch r.Code {
-	case zmsg.CodeUnavailable, zmsg.CodeUnknownActor, zmsg.CodeDraining, zmsg.CodeNoRoute, zmsg.CodeStopped:
+	case zmsg.CodeUnavailable, zmsg.CodeUnknownActor, zmsg.CodeDraining, zmsg.CodeNoRoute, zmsg.CodeStopped, zmsg.CodeNodeLost:
 		return true
 	default:
 		return false

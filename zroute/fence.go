@@ -42,8 +42,13 @@ func (k *moves) ask(ln *lane, at place, again bool) {
 			return // the actor has it
 		}
 		m.TakeReplier()
-	} else {
+	} else if k.there(at) {
 		err = k.d.cfg.Sender.Send(at.addr, m, f, 0)
+		if err == nil && !k.there(at) {
+			err = zmsg.ErrStopped // it went in between: perhaps before the link could note that this waits for it
+		}
+	} else {
+		err = zmsg.ErrStopped
 	}
 	m.Release()
 	if err == nil || !f.end() {
@@ -55,6 +60,9 @@ func (k *moves) ask(ln *lane, at place, again bool) {
 	}
 	k.fail(ln, moveUnavailable, err)
 }
+
+// there reports whether the node of a remote actor is on the list. One that is not has left, with empty mailboxes, or is lost.
+func (k *moves) there(at place) bool { return k.remote.load().has(at.addr.Node) }
 
 // end takes the right to go on with the lane.
 func (f *fence) end() bool {

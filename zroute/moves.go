@@ -53,8 +53,7 @@ type laneKey struct {
 	actor   uint64 // who sends: an actor of this node, else a session
 	session uint64
 	key     uint64
-	kind    string // type of the actors, "" for sharded ids
-	id      uint32 // of sharded ids, else 0
+	kind    string // type of the actors
 }
 
 // lane is one that has moved since the era began, or waits.
@@ -75,6 +74,7 @@ type parked struct {
 type place struct {
 	addr   zmsg.Address // its node is zero for actors of this node
 	target Target       // of those
+	typ    string       // of the actor
 }
 
 func (p *place) none() bool           { return p.addr == zmsg.Address{} }
@@ -173,15 +173,15 @@ func (k *moves) dispatch(m *zmsg.Message) (Result, int, error) {
 		if e.base == nil {
 			return k.d.carry(m, &e.lookup, &p)
 		}
-		lk, ok := k.laneOf(m, e, &p)
 		to := firstOf(&p)
+		lk, ok := k.laneOf(m, &p, &to)
 		if !ok || to.none() {
 			return k.d.carry(m, &e.lookup, &p)
 		}
 		var old plan
 		k.d.plan(m, &e.base.lookup, &old)
 		from := firstOf(&old)
-		if _, tracked := k.laneOf(m, e, &old); !tracked {
+		if _, tracked := k.laneOf(m, &old, &from); !tracked {
 			from = place{}
 		}
 		moved, err := k.admit(e, try == tries, lk, m, from, to)
@@ -276,29 +276,25 @@ func (k *moves) sweepLocked(now time.Time) bool {
 	return len(k.lanes) < maxLanes
 }
 
-// laneOf returns the lane of m, which is planned as p. ok is false where no order is kept: no key, or a pick that does not follow
+// laneOf returns the lane of m, which is planned as p and goes to at. ok is false where no order is kept: no key, or a pick that does not follow
 // from it.
-func (k *moves) laneOf(m *zmsg.Message, e *era, p *plan) (lk laneKey, ok bool) {
+func (k *moves) laneOf(m *zmsg.Message, p *plan, at *place) (lk laneKey, ok bool) {
 	if m.From.Actor != 0 {
 		lk.actor = m.From.Actor
 	} else {
 		lk.session = m.Session.ID
 	}
+	lk.kind = at.typ
 	if p.o.sharded {
-		lk.key, lk.id = p.o.key, m.ID
+		lk.key = p.o.key
 		return lk, p.o.keyed
 	}
-	with, _ := k.d.remotes(m, &e.lookup)
-	s := with.strategy
-	if p.here != nil {
-		s = k.d.choose.strategies.of(m, p.typ)
-	}
-	lk.kind = p.typ
-	lk.key, ok = affinity(s, m, p.typ)
 	if p.here == nil {
+		lk.key, ok = affinity(p.by, m, at.typ)
 		return lk, ok
 	}
-	here, keyed, fixed := localAffinity(k.d.cfg.LocalRouter, m, p.typ)
+	lk.key, ok = affinity(k.d.choose.strategies.of(m, at.typ), m, at.typ)
+	here, keyed, fixed := localAffinity(k.d.cfg.LocalRouter, m, at.typ)
 	switch {
 	case ok && (keyed || fixed):
 		return lk, true
@@ -315,15 +311,15 @@ func firstOf(p *plan) place {
 	case p.err != nil:
 		return place{}
 	case p.here != nil:
-		return place{zmsg.Address{Actor: p.here.Actor}, p.here.Target}
+		return place{zmsg.Address{Actor: p.here.Actor}, p.here.Target, p.here.Type}
 	}
 	o := p.o
 	l, r := o.next(nil) // the first needs no message
 	switch {
 	case l != nil:
-		return place{zmsg.Address{Actor: l.Actor}, l.Target}
+		return place{zmsg.Address{Actor: l.Actor}, l.Target, l.Type}
 	case r != nil:
-		return place{addr: r.Address()}
+		return place{addr: r.Address(), typ: r.Type}
 	}
 	return place{}
 }

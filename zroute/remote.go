@@ -23,6 +23,7 @@ type Remote struct {
 
 // remoteTable is never changed once stored.
 type remoteTable struct {
+	nodes     []zmsg.NodeRef    // those that are ready or draining, sorted, with actors or without
 	all       []RemoteCandidate // draining ones too
 	byID      map[uint32]*remoteEntry
 	placement uint64 // rises when more than loads have changed: by key, a strategy may pick others
@@ -44,11 +45,13 @@ type remoteLists struct {
 // Apply makes s the state of the cluster as seen from self, whose own record is left out whatever its epoch is.
 func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 	var all []RemoteCandidate
+	var nodes []zmsg.NodeRef
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.State != zdiscovery.Ready && n.State != zdiscovery.Draining || n.Ref.ID == self.ID {
 			continue
 		}
+		nodes = append(nodes, n.Ref)
 		for _, a := range n.Actors {
 			all = append(all, RemoteCandidate{
 				seed: scoreSeed(n.Ref.ID, a.ID),
@@ -57,6 +60,7 @@ func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 			})
 		}
 	}
+	slices.SortFunc(nodes, compareNodes)
 	slices.SortStableFunc(all, func(a, b RemoteCandidate) int { return compareRemote(&a, &b) })
 
 	byID := make(map[uint32][]RemoteCandidate)
@@ -68,8 +72,8 @@ func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.load()
-	next := &remoteTable{all: all, byID: make(map[uint32]*remoteEntry, len(byID)), placement: old.placement}
-	if slices.EqualFunc(all, old.all, equalRemote) {
+	next := &remoteTable{nodes: nodes, all: all, byID: make(map[uint32]*remoteEntry, len(byID)), placement: old.placement}
+	if slices.EqualFunc(all, old.all, equalRemote) && slices.Equal(nodes, old.nodes) {
 		return
 	}
 	if !slices.EqualFunc(all, old.all, equalPlace) {
@@ -83,6 +87,16 @@ func (r *Remote) Apply(s *zdiscovery.Snapshot, self zmsg.NodeRef) {
 		next.byID[id] = newRemoteEntry(id, slices.Clip(cands))
 	}
 	r.table.Store(next)
+}
+
+func compareNodes(a, b zmsg.NodeRef) int {
+	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Epoch, b.Epoch))
+}
+
+// has reports whether the node is in the list.
+func (t *remoteTable) has(n zmsg.NodeRef) bool {
+	_, ok := slices.BinarySearchFunc(t.nodes, n, compareNodes)
+	return ok
 }
 
 // sortedAdverts returns ads sorted by id, the first of an id alone: what came over the network is not trusted to be so.

@@ -91,7 +91,23 @@ func (c *Nodes) startServers() {
 // Add starts one more node and waits until all running nodes know it. It returns its index.
 func (c *Nodes) Add() int {
 	c.t.Helper()
-	k := len(c.nodes)
+	c.nodes = append(c.nodes, nil)
+	k := len(c.nodes) - 1
+	c.start(k)
+	c.t.Cleanup(func() { c.Stop(k) })
+	return k
+}
+
+// Restart drains and stops node k, and starts it anew under its id, as a rolling update does.
+func (c *Nodes) Restart(k int) {
+	c.t.Helper()
+	c.Stop(k)
+	c.start(k)
+}
+
+// start starts node k, which does not run, and waits until all running nodes know it.
+func (c *Nodes) start(k int) {
+	c.t.Helper()
 	s := znode.DefaultSettings()
 	s.Node.ID = fmt.Sprintf("n%d", k+1)
 	s.Gate.Address, s.Page.Address, s.Admin.Address = "127.0.0.1:0", "", "127.0.0.1:0"
@@ -102,10 +118,13 @@ func (c *Nodes) Add() int {
 	if c.opts.real {
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = c.nats.URL(), []string{"http://" + c.etcd.Endpoint()}, "kv"
 		if c.opts.faulty {
-			c.interpose(&s)
+			c.interpose(k, &s)
 		}
 	} else {
-		c.buses, c.discs = append(c.buses, c.bus.Bus()), append(c.discs, c.disc.Discovery())
+		if k == len(c.buses) {
+			c.buses, c.discs = append(c.buses, nil), append(c.discs, nil)
+		}
+		c.buses[k], c.discs[k] = c.bus.Bus(), c.disc.Discovery()
 		cfg.Backends = znode.Backends{Bus: c.buses[k], Discovery: c.discs[k], Store: c.store.Share()}
 	}
 	if c.opts.settings != nil {
@@ -124,10 +143,8 @@ func (c *Nodes) Add() int {
 	if err := n.Start(ctx); err != nil {
 		c.t.Fatalf("ztest: node %s: %v", s.Node.ID, err)
 	}
-	c.nodes = append(c.nodes, n)
-	c.t.Cleanup(func() { c.Stop(k) })
+	c.nodes[k] = n
 	c.Settle()
-	return k
 }
 
 // Node returns node k, from 0; nil for one that was stopped or killed.

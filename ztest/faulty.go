@@ -40,15 +40,17 @@ func (c *Nodes) proxiesOf(k int) proxies {
 	return c.proxies[k]
 }
 
-// interpose puts proxies between the node of these settings and its servers.
-func (c *Nodes) interpose(s *znode.Settings) {
+// interpose puts proxies between node k, of these settings, and its servers.
+func (c *Nodes) interpose(k int, s *znode.Settings) {
 	c.t.Helper()
 	u, err := url.Parse(c.nats.URL())
 	if err != nil {
 		c.t.Fatalf("ztest: address of NATS: %v", err)
 	}
-	p := proxies{faultproxy.Start(c.t, u.Host), faultproxy.Start(c.t, c.etcd.Endpoint())}
-	c.proxies = append(c.proxies, p)
+	if k == len(c.proxies) {
+		c.proxies = append(c.proxies, proxies{faultproxy.Start(c.t, u.Host), faultproxy.Start(c.t, c.etcd.Endpoint())})
+	}
+	p := c.proxies[k]
 	s.NATS.URL, s.Etcd.Endpoints = "nats://"+p.nats.Addr(), []string{"http://" + p.etcd.Addr()}
 }
 

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 const asNode = "ZTEST_AS_NODE"
 
 // nodeApps are what such a node runs.
-var nodeApps = map[string]func(n *znode.Node) error{"mute": setupMute, "crown": setupCrown}
+var nodeApps = map[string]func(n *znode.Node) error{"mute": setupMute, "crown": setupCrown, "named": setupNamed}
 
 // setupCrown is a singleton that answers Say with its term, beside 10,000 actors.
 func setupCrown(n *znode.Node) error {
@@ -43,6 +43,18 @@ func setupCrown(n *znode.Node) error {
 			zactor.Handle(func(*zactor.Context, *chatpb.Say) (*chatpb.Said, error) { return &chatpb.Said{Seq: term}, nil }),
 		}}
 	})
+}
+
+// setupNamed is an actor that answers Join with its node's id.
+func setupNamed(n *znode.Node) error {
+	_, err := n.Spawn("", func() zactor.Actor {
+		return &actor{handlers: []zactor.Handler{
+			zactor.Handle(func(*zactor.Context, *chatpb.Join) (*chatpb.Joined, error) {
+				return &chatpb.Joined{Node: n.Self().ID}, nil
+			}),
+		}}
+	})
+	return err
 }
 
 // runNode runs a node until it is killed.
