@@ -97,7 +97,11 @@ func (n *Node) follow(ctx context.Context) error {
 
 // apply makes s the list of nodes: routes first, then the end of what those who left had promised.
 func (n *Node) apply(s *zdiscovery.Snapshot) {
-	old := n.snapshot.Swap(s)
+	now := &members{s, make(map[zmsg.NodeRef]struct{}, len(s.Nodes))}
+	for i := range s.Nodes {
+		now.refs[s.Nodes[i].Ref] = struct{}{}
+	}
+	old := n.snapshot.Swap(now).list()
 	n.remote.Apply(s, n.Self())
 	n.topics.apply(s, n.Self())
 	_, left, _ := zdiscovery.Diff(old, s)
@@ -142,16 +146,28 @@ func (n *Node) announceLoop(ctx context.Context) {
 	}
 }
 
+// members is the list of nodes with who is on it.
+type members struct {
+	*zdiscovery.Snapshot
+	refs map[zmsg.NodeRef]struct{}
+}
+
+// list returns the list, nil before the first.
+func (m *members) list() *zdiscovery.Snapshot {
+	if m == nil {
+		return nil
+	}
+	return m.Snapshot
+}
+
 // nodeState says what discovery knows about a node. An epoch that the list cannot have seen yet is not gone.
 func (n *Node) nodeState(ref zmsg.NodeRef) nodeState {
 	s := n.snapshot.Load()
 	if s == nil {
 		return nodeUnseen
 	}
-	for i := range s.Nodes {
-		if s.Nodes[i].Ref == ref {
-			return nodeAlive
-		}
+	if _, ok := s.refs[ref]; ok {
+		return nodeAlive
 	}
 	if ref.Epoch > uint64(s.Revision) {
 		return nodeUnseen

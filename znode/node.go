@@ -87,7 +87,7 @@ type Node struct {
 	page       *server
 
 	member   atomic.Pointer[zdiscovery.Member] // see currentMember
-	snapshot atomic.Pointer[zdiscovery.Snapshot]
+	snapshot atomic.Pointer[members]
 	state    atomic.Pointer[zdiscovery.State]
 	load     atomic.Uint32      // as the record has it
 	changed  chan struct{}      // holds one token when the node's record must be announced anew

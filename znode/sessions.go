@@ -85,7 +85,7 @@ func (s *sessions) Push(to zmsg.SessionRef, p *zmsg.Push) error {
 	if err := pushInto(&e, p); err != nil {
 		return err
 	}
-	return s.link.SendSession(to.Gate, &e)
+	return s.send(to.Gate, &e)
 }
 
 func pushInto(e *zmsg.Envelope, p *zmsg.Push) error {
@@ -118,7 +118,7 @@ func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
 		if err := pushInto(&e, &encoded); err != nil {
 			return err
 		}
-		errs = append(errs, s.link.SendSession(gate, &e))
+		errs = append(errs, s.send(gate, &e))
 	}
 	return errors.Join(errs...)
 }
@@ -243,7 +243,15 @@ func (s *sessions) Kick(ref zmsg.SessionRef, code uint32, text string) error {
 
 func (s *sessions) op(ref zmsg.SessionRef, op wirepb.SessionOp, e zmsg.Envelope) error {
 	e.Kind, e.Op, e.Session = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, op, ref
-	return s.link.SendSession(ref.Gate, &e)
+	return s.send(ref.Gate, &e)
+}
+
+// send sends an operation to another gate: one that is known to be gone is an error, not a message to nobody.
+func (s *sessions) send(gate zmsg.NodeRef, e *zmsg.Envelope) error {
+	if s.alive(gate) == nodeGone {
+		return errGateLost
+	}
+	return s.link.SendSession(gate, e)
 }
 
 // Watch has SessionClosed sent to the actor of this node, once, when the session ends: by its gate, or by this node

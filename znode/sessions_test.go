@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -32,6 +33,24 @@ func TestJoinWithoutAnswerIsTakenBack(t *testing.T) {
 			t.Errorf("operations %v, want %v", link.ops, want)
 		}
 	})
+}
+
+// What is said to a session whose gate is known to be gone is an error, and not a message to nobody.
+func TestSessionsOfALostGate(t *testing.T) {
+	link := &silentLink{}
+	s := newSessions(selfOf("n1"), link, func(zmsg.NodeRef) nodeState { return nodeGone })
+	ref := zmsg.SessionRef{Gate: zmsg.NodeRef{ID: "n2", Epoch: 1}, ID: 1, Gen: 1}
+	for name, err := range map[string]error{
+		"push": s.Push(ref, &zmsg.Push{ID: 1, Body: []byte("x")}), "push to many": s.PushMany([]zmsg.SessionRef{ref}, &zmsg.Push{ID: 1, Body: []byte("x")}),
+		"kick": s.Kick(ref, 4000, "bye"), "join": s.Join(ref, "g"), "leave": s.Leave(ref, "g"),
+	} {
+		if !errors.Is(err, zmsg.ErrNodeLost) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+			t.Errorf("%s: %v, want node lost, not executed", name, err)
+		}
+	}
+	if len(link.ops) > 0 {
+		t.Errorf("%v were sent", link.ops)
+	}
 }
 
 func selfOf(id string) *zmsg.Self {
