@@ -266,8 +266,12 @@ func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
 		}
 	}
 	g.count.noRoute.Inc()
-	if _, ok := g.noRouteLog.Allow(time.Now()); ok {
-		g.log.Warn("no route for a message", "msg_id", m.ID, "tried", tried, "session", s.ref.ID, "user", s.user, "err", err)
+	if suppressed, ok := g.noRouteLog.Allow(time.Now()); ok {
+		text := "no route for a message"
+		if tried > 0 {
+			text = "no node took a message"
+		}
+		g.log.Warn(text, "msg_id", m.ID, "tried", tried, "session", s.ref.ID, "user", s.user, "err", err, "suppressed", suppressed)
 	}
 	m.ReplyError(orElse(err, zmsg.ErrNoRoute))
 }

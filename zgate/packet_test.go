@@ -86,7 +86,7 @@ func TestOutcomes(t *testing.T) {
 	if n := strings.Count(r.log.String(), "stack="); n != 4 {
 		t.Errorf("%d stacks logged", n)
 	}
-	if n := strings.Count(r.log.String(), "no route for a message"); n != 1 {
+	if n := strings.Count(r.log.String(), "no node took a message"); n != 1 {
 		t.Errorf("%d no-route warnings: they are to be rate limited", n)
 	}
 	if n := r.requests.Load(); n != 0 {

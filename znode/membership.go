@@ -104,14 +104,23 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 	old := n.snapshot.Swap(now).list()
 	n.remote.Apply(s, n.Self())
 	n.topics.apply(s, n.Self())
-	_, left, _ := zdiscovery.Diff(old, s)
+	joined, left, _ := zdiscovery.Diff(old, s)
 	for _, l := range left {
 		if n.self.Is(l.Ref) {
 			continue // stay looks after that
 		}
-		n.log.Info("node left", "left", l.Ref.String())
+		if l.State == zdiscovery.Draining {
+			n.log.Info("node left", "left", l.Ref.String())
+		} else {
+			n.log.Warn("node left without a word that it drains", "left", l.Ref.String())
+		}
 		n.link.Lost(l.Ref)
 		n.sessions.lost(l.Ref)
+	}
+	for _, j := range joined {
+		if !n.self.Is(j.Ref) {
+			n.log.Info("node joined", "joined", j.Ref.String(), "state", string(j.State))
+		}
 	}
 	n.watches.prune()
 	n.farewell.listed(left)

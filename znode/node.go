@@ -157,7 +157,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			return fmt.Errorf("znode: %s: %w", s.name, err)
 		}
 	}
-	n.log.Info("node is ready", "epoch", n.Self().Epoch, "gate", n.GateURL(), "page", n.PageAddr(), "admin", n.AdminAddr())
+	n.log.Info("node is ready", "self", n.Self().String(), "gate", n.GateURL(), "page", n.PageAddr(), "admin", n.AdminAddr())
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (n *Node) rejoin(ctx context.Context) error {
 			return ctx.Err()
 		case err == nil && n.adopt(ctx, m):
 			n.metrics.Rejoins.Inc()
-			n.log.Info("the node is in the cluster again", "epoch", m.Ref().Epoch)
+			n.log.Info("the node is in the cluster again", "self", m.Ref().String())
 			return nil
 		case err != nil:
 			n.log.Warn("the node is not in the cluster yet", "err", err)
