@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,4 +167,25 @@ func (w *watch) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all.String()
+}
+
+// A port in use says which flag to set, and does not advise to throw the data away.
+func TestServersOnAPortInUse(t *testing.T) {
+	t.Parallel()
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	port := held.Addr().(*net.TCPAddr).Port
+	for flag, ports := range map[string][2]int{"--nats-port": {port, 0}, "--etcd-port": {0, port}} {
+		s, err := StartServers(t.TempDir(), false, ports[0], ports[1])
+		if err == nil {
+			s.Stop()
+			t.Fatalf("%s: started", flag)
+		}
+		if text := err.Error(); !strings.Contains(text, "set "+flag) || strings.Contains(text, "--fresh") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"zgame/internal/embedded"
@@ -248,14 +249,23 @@ func StartServers(dir string, fresh bool, natsPort, etcdPort int) (*Servers, err
 	}
 	nats, err := embedded.StartNATS(natsDir, natsPort)
 	if err != nil {
-		return nil, fmt.Errorf("the embedded NATS does not start (data in %s; --fresh forgets it): %w", natsDir, err)
+		return nil, notStarted("NATS", "--nats-port", natsDir, err)
 	}
 	etcd, err := embedded.StartEtcd(etcdDir, etcdPort)
 	if err != nil {
 		nats.Stop()
-		return nil, fmt.Errorf("the embedded etcd does not start (data in %s; --fresh forgets it): %w", etcdDir, err)
+		return nil, notStarted("etcd", "--etcd-port", etcdDir, err)
 	}
 	return &Servers{nats, etcd}, nil
+}
+
+// notStarted says what to do about an embedded server that does not start: --fresh helps where its data is broken, and costs the
+// data, so it is not said of a port that another process holds. NATS tells its reason as text only.
+func notStarted(server, flag, data string, err error) error {
+	if strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+		return fmt.Errorf("the embedded %s does not start: %w\n  set %s to a free port (0 takes one), or end the process that holds it", server, err, flag)
+	}
+	return fmt.Errorf("the embedded %s does not start (data in %s; --fresh forgets it): %w", server, data, err)
 }
 
 // forgetNodes removes the nodes of an earlier process that never said goodbye. It is for servers whose nodes live in

@@ -27,6 +27,9 @@ type Backends struct {
 	Store     zstore.Store
 }
 
+// errKeptInNATS is all there is to say of the store kv while NATS fails the start.
+var errKeptInNATS = errors.New("it is kept in NATS, see there")
+
 // connect opens what b lacks by the settings, all at the same time, so that one start names every server that is not
 // there. On an error it has closed what it opened.
 func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Registerer, log *slog.Logger) (Backends, error) {
@@ -36,18 +39,26 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 	open := func(i int, part, address, without string, f func() error) {
 		// Owned by this call, which waits for it; ends with f, which ctx bounds.
 		wg.Go(func() {
-			if err := f(); err != nil {
+			err := f()
+			_, refused := errors.AsType[*natsbus.RefusedError](err)
+			switch {
+			case errors.Is(err, errKeptInNATS):
+				errs[i] = fmt.Errorf("%s: %w", part, err)
+			case refused:
+				errs[i] = fmt.Errorf("%s at %s cannot be used: %w", part, address, err) // natsHint says what to look at
+			case err != nil:
 				errs[i] = fmt.Errorf("%s at %s is not there: %w\n  start it, or %s", part, address, err, without)
 			}
 		})
 	}
 	const dev = "run the command dev, which has it inside the process"
 	nats := make(chan struct{}) // closed when NATS was waited for
+	var natsErr error           // set before that
 	if b.Bus != nil {
 		close(nats)
 	} else {
-		open(0, "NATS", redacted(s.NATS.URL), dev, func() error {
-			defer close(nats)
+		open(0, "NATS", redacted(s.NATS.URL), dev, func() (err error) {
+			defer func() { natsErr = err; close(nats) }()
 			bus, err := natsbus.New(natsConfig(s, log))
 			if err != nil {
 				return natsHint(err)
@@ -80,6 +91,9 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 		open(2, "the store ("+s.Store.Driver+")", address, without, func() error {
 			if s.Store.Driver == "kv" {
 				<-nats // its driver tries once
+				if natsErr != nil {
+					return errKeptInNATS
+				}
 			}
 			store, err := openStore(s, reg, log)
 			if err != nil {

@@ -282,6 +282,9 @@ func (s *Store) Ping(ctx context.Context) (err error) {
 	}
 	defer end()
 	if _, err := s.js.Stream(call, "KV_"+s.cfg.Bucket); err != nil {
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = fmt.Errorf("the bucket %s is gone; restore it, or start a node again, which makes an empty one for all: %w", s.cfg.Bucket, err)
+		}
 		return notRead(ctx, call, zstore.OpPing, err)
 	}
 	return nil

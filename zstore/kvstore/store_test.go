@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +62,23 @@ func open(tb testing.TB, cfg kvstore.Config) *kvstore.Store {
 	}
 	tb.Cleanup(func() { _ = s.Close(context.Background()) })
 	return s
+}
+
+// A bucket that is gone, as after a start of the server without its data, is named, and there again when a node starts.
+func TestBucketGone(t *testing.T) {
+	srv := start(t)
+	cfg := srv.config()
+	s := open(t, cfg)
+	if err := srv.js.DeleteKeyValue(t.Context(), cfg.Bucket); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, zstore.ErrUnavailable) || !strings.Contains(err.Error(), "the bucket "+cfg.Bucket+" is gone") {
+		t.Errorf("got %v", err)
+	}
+	open(t, cfg)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestConformance(t *testing.T) {
