@@ -271,7 +271,7 @@ func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
 		if tried > 0 {
 			text = "no node took a message"
 		}
-		g.log.Warn(text, "msg_id", m.ID, "tried", tried, "session", s.ref.ID, "user", s.user, "err", err, "suppressed", suppressed)
+		g.log.Warn(text, "msg_id", m.ID, "tried", tried, "session", s.ref.ID, "user", s.user, "err", err, "suppressed", suppressed) //nolint:sloglint // text is one of two constants
 	}
 	m.ReplyError(orElse(err, zmsg.ErrNoRoute))
 }
