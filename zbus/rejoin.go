@@ -17,7 +17,7 @@ type subjects struct {
 	series  uint64 // of what is sent under this name by lanes that were there before; see seriesShift
 }
 
-// nodeID reports whether a node may have the id: one that comes over the network is not to make a subject that is too long for the bus.
+// nodeID reports whether a node may have the id (zdiscovery.MaxID): one that comes over the network is not to make a subject that is too long for the bus.
 // NATS ends the connection of whoever publishes to such a one.
 func nodeID(s string) bool { return s != "" && len(s) <= 256 }
 

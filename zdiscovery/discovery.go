@@ -3,6 +3,8 @@ package zdiscovery
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"zgame/zmsg"
@@ -17,6 +19,17 @@ var (
 	// ErrTooLarge: the record of a node is above what the service takes; nothing was written.
 	ErrTooLarge = errors.New("zdiscovery: record of the node is too large")
 )
+
+// MaxID is the length of a node's id, in bytes, up to which a bus makes a subject of it.
+const MaxID = 256
+
+// CheckID returns an error when no node can have the id; drivers ask it about nodes that join, and about records that they read.
+func CheckID(id string) error {
+	if id == "" || len(id) > MaxID || strings.Contains(id, "/") {
+		return fmt.Errorf("zdiscovery: node id %.40q of %d bytes: expected 1 to %d bytes, and no slash", id, len(id), MaxID)
+	}
+	return nil
+}
 
 // State is where a node is in its life.
 type State string

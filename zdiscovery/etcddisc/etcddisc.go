@@ -187,6 +187,9 @@ func (d *Disc) decode(kv *mvccpb.KeyValue) (zdiscovery.Node, error) {
 		return n, fmt.Errorf("etcddisc: key %s: %w", kv.Key, err)
 	}
 	n.Ref = zmsg.NodeRef{ID: strings.TrimPrefix(string(kv.Key), d.prefix), Epoch: uint64(kv.CreateRevision)}
+	if err := zdiscovery.CheckID(n.Ref.ID); err != nil {
+		return n, fmt.Errorf("etcddisc: key %.200s: %w", kv.Key, err)
+	}
 	return n, nil
 }
 

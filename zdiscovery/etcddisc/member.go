@@ -45,8 +45,8 @@ type member struct {
 
 // Join implements zdiscovery.Discovery.
 func (d *Disc) Join(ctx context.Context, n zdiscovery.Node) (zdiscovery.Member, error) {
-	if n.Ref.ID == "" || strings.Contains(n.Ref.ID, "/") {
-		return nil, fmt.Errorf("etcddisc: node id %q: expected at least one character, and no slash", n.Ref.ID)
+	if err := zdiscovery.CheckID(n.Ref.ID); err != nil {
+		return nil, err
 	}
 	value, err := encode(n)
 	if err != nil {

@@ -185,6 +185,9 @@ func (d *Disc) SetUp(up bool) {
 
 // Join implements zdiscovery.Discovery.
 func (d *Disc) Join(ctx context.Context, n zdiscovery.Node) (zdiscovery.Member, error) {
+	if err := zdiscovery.CheckID(n.Ref.ID); err != nil {
+		return nil, err
+	}
 	h := d.hub
 	for {
 		if err := ctx.Err(); err != nil {

@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) Features) {
 		{"UpdateAndLeaveRace", testUpdateAndLeaveRace},
 		{"SlowReader", testSlowReader},
 		{"WatchEnds", testWatchEnds},
+		{"BadIDs", testBadIDs},
 		{"Closed", testClosed},
 		{"ServiceAway", testServiceAway},
 		{"ExpiredWhileAway", testExpiredWhileAway},
@@ -425,6 +426,17 @@ func testSlowReader(t *testing.T, f Features) {
 	fast.until(t, "the last update", func(n map[string]zdiscovery.Node) bool { return n["n1"].Version == "49" })
 	// The slow reader has read nothing so far, and was waited for by nobody. It gets the newest in the end.
 	v.until(t, "the last update", func(n map[string]zdiscovery.Node) bool { return n["n1"].Version == "49" })
+}
+
+// No node joins under an id of which no key, or no subject of a bus, can be made.
+func testBadIDs(t *testing.T, f Features) {
+	t.Helper()
+	d := connect(t, f)
+	for _, id := range []string{"", "a/b", strings.Repeat("x", zdiscovery.MaxID+1)} {
+		if _, err := d.Join(bounded(t), sample(id)); err == nil {
+			t.Errorf("an id of %d bytes joined: %.20q", len(id), id)
+		}
+	}
 }
 
 func testWatchEnds(t *testing.T, f Features) {
