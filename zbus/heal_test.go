@@ -499,3 +499,35 @@ func TestAnswerOvertakenByTheLeave(t *testing.T) {
 		}
 	})
 }
+
+// TestPrune: what is sent to a node after it was lost, and what comes from it, leaves nothing, however many come and go.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	hub := membus.New()
+	b := startOn(t, hub.Bus(), "b", zbus.Handlers{Actor: echo})
+	stays := startOn(t, hub.Bus(), "stays", zbus.Handlers{Actor: echo})
+	gone := func(n zmsg.NodeRef) bool { return n != stays.ref && n != b.ref }
+	for i := range uint64(20) {
+		a := startOn(t, hub.Bus(), "a", zbus.Handlers{Actor: echo}, func(c *zbus.LinkConfig) { c.Self.Epoch = i + 1 })
+		ref := zmsg.NodeRef{ID: "a", Epoch: i + 1}
+		b.Lost(ref)
+		for _, from := range []*node{a, stays} {
+			if x := from.request(t, zmsg.Address{Node: b.ref, Actor: 1}, "x", within); x.body != "x" {
+				t.Fatalf("got %+v", x)
+			}
+		}
+		if x := b.request(t, zmsg.Address{Node: ref, Actor: 1}, "x", within); x.body != "x" {
+			t.Fatalf("got %+v", x)
+		}
+	}
+	if n := b.count(t, "lanes"); n != 21 {
+		t.Errorf("%d lanes, want one to each: this shows nothing", n)
+	}
+	b.Prune(gone)
+	if n := b.count(t, "lanes"); n != 1 {
+		t.Errorf("%d lanes, want that to the node that stays", n)
+	}
+	if x := b.request(t, zmsg.Address{Node: stays.ref, Actor: 1}, "x", within); x.body != "x" {
+		t.Errorf("got %+v", x)
+	}
+}

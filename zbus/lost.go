@@ -58,6 +58,22 @@ func (l *Link) Lost(node zmsg.NodeRef) {
 	}
 }
 
+// Prune is Lost for the nodes that are gone and of which something is kept all the same: Lost was called before something was sent to them,
+// by who had their address, or came from them.
+func (l *Link) Prune(gone func(zmsg.NodeRef) bool) {
+	nodes := l.in.senders()
+	l.mu.Lock()
+	for node := range l.lanes {
+		nodes = append(nodes, node)
+	}
+	l.mu.Unlock()
+	for _, node := range nodes {
+		if gone(node) {
+			l.Lost(node)
+		}
+	}
+}
+
 // leftNotice reports whether the last token of a notice's subject is that of Lost, and does what was put off.
 func (l *Link) leftNotice(token string) bool {
 	rest, ok := strings.CutPrefix(token, lostToken)

@@ -122,6 +122,7 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 			n.log.Info("node joined", "joined", j.Ref.String(), "state", string(j.State))
 		}
 	}
+	n.link.Prune(func(node zmsg.NodeRef) bool { return !n.self.Is(node) && n.nodeState(node) == nodeGone })
 	n.watches.prune()
 	n.farewell.listed(left)
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"zgame/examples/chat/chatpb"
 	"zgame/zactor"
 	"zgame/zclient"
@@ -179,4 +181,40 @@ func TestEtcdAwayForLong(t *testing.T) {
 	for k := range 3 {
 		ztest.Eventually(t, "messages by id go on", func() bool { _, err := asked(t, c.Node(k).Group().ByID()); return err == nil })
 	}
+}
+
+// Who has the address of a node that is gone sends to it still: that leaves nothing, however often nodes come and go.
+func TestGoneNodesLeaveNothing(t *testing.T) {
+	t.Parallel()
+	c := ztest.Cluster(t, 3, none, ztest.Settings(quick))
+	a, b := c.Node(0), c.Node(1)
+	there := spawn(t, a, actor{}, zactor.Private())
+	for range 10 {
+		old, epoch := b.Group().Ref(there.Address()), a.Self().Epoch
+		c.Expire(0)
+		ztest.Eventually(t, "a is somebody new", func() bool { return a.Self().Epoch > epoch })
+		ztest.Eventually(t, "b knows the new a", knowsAs(b, a))
+		if _, err := asked(t, old); zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+			t.Errorf("a request to who is gone: %v", err)
+		}
+	}
+	c.Stop(2) // the list of nodes changes once more
+	ztest.Eventually(t, "b sends to a alone", func() bool { return gauge(t, b, "zgame_bus_lanes") <= 1 })
+}
+
+// gauge is a node's gauge of that name.
+func gauge(t *testing.T, n *znode.Node, name string) (sum float64) {
+	t.Helper()
+	families, err := n.Registerer().(prometheus.Gatherer).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
 }
