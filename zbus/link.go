@@ -174,6 +174,7 @@ type Link struct {
 	mu        sync.Mutex // guards all below. No handler, replier or driver is called with it held
 	state     linkState
 	receiver  Receiver // nil before Start
+	behind    []uint64 // lanes whose Lost is to be sent behind what the outbox publishes
 	outEnded  bool     // the outbox has ended: nothing is sent any more
 	lanes     map[zmsg.NodeRef]*lane
 	lanesByID map[uint64]*lane

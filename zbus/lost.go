@@ -10,7 +10,8 @@ import (
 
 // What discovery says may overtake what the bus brings: a node answers all that it was asked, sees its answers at the bus and
 // leaves, and the one who asked hears of the leaving first. So requests that such a node may have answered are ended by a
-// message of this node to itself: it arrives behind what the bus had for this node when it was sent.
+// message of this node to itself: it arrives behind what the bus had for this node when it was sent. The outbox sends it, for it
+// must come behind the requests that the outbox has taken and not yet published as well.
 const (
 	lostToken = "lost-" // with the lane's id the last token of the message's subject, beside those of notices
 	// lostAfter ends them where the message does not arrive: dropped, as this node is too slow.
@@ -41,20 +42,33 @@ func (l *Link) Lost(node zmsg.NodeRef) {
 		if waits {
 			ln.lostAt = time.Since(l.base)
 			l.leaving[ln.id] = ln
+			if !l.outEnded {
+				l.behind = append(l.behind, ln.id)
+				l.wakeLocked()
+			}
 		} else {
 			delete(l.lanesByID, ln.id)
 		}
 		l.cfg.Metrics.Lanes.Set(float64(len(l.lanes)))
 	}
+	ended := l.outEnded
 	l.mu.Unlock()
 	l.endLost(list)
-	if !waits {
+	switch {
+	case !waits:
 		l.in.forget(node)
-		return
-	}
-	subject := l.me.Load().notices + lostToken + strconv.FormatUint(ln.id, 36)
-	if err := l.cfg.Bus.Publish(subject, "", nil); err != nil {
+	case ended:
 		l.left(ln.id)
+	}
+}
+
+// publishBehind sends what Lost put behind all that was published.
+func (o *outbox) publishBehind(ids []uint64) {
+	for _, id := range ids {
+		subject := o.l.me.Load().notices + lostToken + strconv.FormatUint(id, 36)
+		if o.l.cfg.Bus.Publish(subject, "", nil) != nil {
+			o.l.left(id)
+		}
 	}
 }
 

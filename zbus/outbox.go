@@ -69,14 +69,20 @@ func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
 	c.items = append(c.items, it)
 	l.waiting++
 	l.bytes += size
-	if !l.woken {
-		l.woken = true
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
-	}
+	l.wakeLocked()
 	return nil
+}
+
+// wakeLocked tells the outbox that something waits. Link.mu is held.
+func (l *Link) wakeLocked() {
+	if l.woken {
+		return
+	}
+	l.woken = true
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
 }
 
 // enqueueReplyLocked is enqueueLocked for a reply that is of use until deadline, since Link.base.
@@ -165,16 +171,20 @@ func (o *outbox) run() {
 func (o *outbox) publishWaiting() bool {
 	l := o.l
 	l.mu.Lock()
+	behind := l.behind
+	l.behind = nil
 	if len(l.queue) == 0 || len(l.queue[0].items) == 0 {
-		l.woken = false
+		l.woken = len(behind) > 0
 		l.mu.Unlock()
-		return false
+		o.publishBehind(behind)
+		return len(behind) > 0
 	}
 	c := l.queue[0]
 	l.queue = slices.Delete(l.queue, 0, 1) // a handful of pointers: at most OutboxBytes / chunkBytes
 	o.takeLocked(c)
 	l.mu.Unlock()
 	o.publishChunk(c)
+	o.publishBehind(behind)
 	return true
 }
 
