@@ -41,7 +41,8 @@ type Store struct {
 	prefix string // of subjects: "$KV.<bucket>."
 	tokens *tokens
 
-	// The life of the connection: cancelled by the watcher when it is lost, and replaced.
+	// The life of the connection: cancelled by the watcher when it is lost, and replaced when it is back. Calls look at it and not at
+	// nc, which answers nobody while it waits for a server that takes a connection and then is silent.
 	life   atomic.Pointer[life]
 	closed atomic.Bool
 
@@ -98,7 +99,10 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s.life.Store(newLife())
-	s.status = s.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	s.status = s.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
+	if !s.nc.IsConnected() { // lost since, perhaps before the line above
+		s.life.Load().cancel(errLost)
+	}
 	go s.watch() // ends with Close, which waits for it
 	return s, nil
 }
@@ -179,17 +183,21 @@ func repaired(c jetstream.StreamConfig, replicas int) (jetstream.StreamConfig, b
 	return c, fits
 }
 
-// watch ends the calls under way when the connection is lost.
+// watch ends the calls under way when the connection is lost, and lets new ones begin when it is back.
 func (s *Store) watch() {
 	defer close(s.done)
 	for {
 		select {
-		case _, ok := <-s.status:
-			if !ok { // the client closes it when the connection is closed for good
+		case status, ok := <-s.status:
+			switch {
+			case !ok: // the client closes it when the connection is closed for good
 				s.life.Load().cancel(errLost)
 				return
+			case status == nats.CONNECTED:
+				s.life.Swap(newLife()).cancel(errLost)
+			default:
+				s.life.Load().cancel(errLost)
 			}
-			s.life.Swap(newLife()).cancel(errLost)
 		case <-s.end:
 			s.life.Load().cancel(errLost)
 			return
@@ -206,8 +214,8 @@ func (s *Store) begin(ctx context.Context, op zstore.Op) (context.Context, func(
 	if s.closed.Load() {
 		return nil, nil, fmt.Errorf("%w: closed", zstore.ErrUnavailable)
 	}
-	if !s.nc.IsConnected() {
-		return nil, nil, fmt.Errorf("%w: NATS is %s", zstore.ErrUnavailable, s.nc.Status())
+	if life.ctx.Err() != nil {
+		return nil, nil, fmt.Errorf("%w: no connection to NATS", zstore.ErrUnavailable)
 	}
 	timed, cancelTime := context.WithTimeout(ctx, s.cfg.Timeout)
 	call, cancel := context.WithCancelCause(timed)

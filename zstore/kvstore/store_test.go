@@ -19,6 +19,7 @@ import (
 	"zgame/zstore"
 	"zgame/zstore/kvstore"
 	"zgame/zstore/zstoretest"
+	"zgame/ztest/faultproxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -78,6 +79,45 @@ func TestBucketGone(t *testing.T) {
 	open(t, cfg)
 	if err := s.Ping(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// While the server takes connections and then is silent, a call ends at once, or at least with its context; a bound of the client's
+// own would be cfg.Timeout for each connection that it tries. When the server speaks again, calls are answered.
+func TestSilentServer(t *testing.T) {
+	srv := start(t)
+	p := faultproxy.Start(t, strings.TrimPrefix(srv.URL(), "nats://"))
+	cfg := srv.config()
+	cfg.URL = "nats://" + p.Addr()
+	s := open(t, cfg)
+	p.SetNew(faultproxy.Both, faultproxy.Fault{Stall: true})
+	before := p.Accepted()
+	p.Reset()
+	for p.Accepted() == before { // the client waits for the server's first line now
+		time.Sleep(time.Millisecond)
+	}
+	for range 3 {
+		ended := make(chan error, 1)
+		go func() { // ends with the call
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			ended <- s.Ping(ctx)
+		}()
+		select {
+		case err := <-ended:
+			if err == nil {
+				t.Error("a silent server answers")
+			}
+		case <-time.After(30 * time.Second): // the client gives its try up after a minute
+			t.Fatal("the call goes on long after its context has ended")
+		}
+	}
+	p.Heal()
+	p.Reset() // the connection that is silent
+	for end := time.Now().Add(30 * time.Second); s.Ping(t.Context()) != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no answer after the server is back")
+		}
 	}
 }
 
