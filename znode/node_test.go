@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -275,6 +276,40 @@ func TestTakenIDEndsTheNode(t *testing.T) {
 	}
 	if n.Self().Epoch < first.Epoch {
 		t.Errorf("epoch fell from %d to %d", first.Epoch, n.Self().Epoch)
+	}
+}
+
+// forgetful is a Discovery that, asked to join again, gives an epoch of long ago, as an etcd does that lost its data.
+type forgetful struct {
+	zdiscovery.Discovery
+	joins atomic.Int32
+}
+
+type forgotten struct{ zdiscovery.Member }
+
+func (f forgotten) Ref() zmsg.NodeRef { return zmsg.NodeRef{ID: f.Member.Ref().ID, Epoch: 1} }
+
+func (f *forgetful) Join(ctx context.Context, n zdiscovery.Node) (zdiscovery.Member, error) {
+	m, err := f.Discovery.Join(ctx, n)
+	if err == nil && f.joins.Add(1) > 1 {
+		m = forgotten{m}
+	}
+	return m, err
+}
+
+// An epoch that does not rise fences nothing: the node ends, and says what to do.
+func TestEpochsMustRise(t *testing.T) {
+	r := newRig()
+	cfg := r.config("n1", znode.App{})
+	cfg.Backends.Discovery = &forgetful{Discovery: cfg.Backends.Discovery}
+	n := start(t, cfg)
+	if !r.disc.Expire("n1") {
+		t.Fatal("nothing to expire")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := n.Wait(ctx); err == nil || !strings.Contains(err.Error(), "etcd has lost its data") {
+		t.Errorf("Wait returned %v", err)
 	}
 }
 

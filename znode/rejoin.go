@@ -33,6 +33,7 @@ func (n *Node) stay(ctx context.Context) {
 // rejoin makes the node a member again. Everything that serves under the lost epoch has been told by its Member.Lost. An
 // error is for good.
 func (n *Node) rejoin(ctx context.Context) error {
+	old := n.Self()
 	n.log.Warn("the node is out of the cluster: its lease ended (etcd was away for longer, or the process stood still); it joins again",
 		"lost", n.Self().String())
 	limit := n.cfg.Settings.Start.Timeout + n.cfg.Settings.Etcd.Lease*5/4 // as at the start
@@ -42,7 +43,15 @@ func (n *Node) rejoin(ctx context.Context) error {
 		case errors.Is(err, zdiscovery.ErrTaken), errors.Is(err, zdiscovery.ErrClosed):
 			return fmt.Errorf("znode: node %s is out of the cluster, and cannot join again: %w", n.Self(), err)
 		case ctx.Err() != nil:
+			if err == nil {
+				leave(ctx, m)
+			}
 			return ctx.Err()
+		case err == nil && m.Ref().Epoch <= old.Epoch:
+			leave(ctx, m)
+			return fmt.Errorf("znode: node %s has joined again under epoch %d, which is not above its own: etcd has lost its data, or has an older copy of it; "+
+				"epochs must rise, for they fence: restore etcd with a revision above all it has given (etcdutl snapshot restore --bump-revision), then start the nodes again",
+				old, m.Ref().Epoch)
 		case err == nil && n.adopt(ctx, m):
 			n.metrics.Rejoins.Inc()
 			n.log.Info("the node is in the cluster again", "self", m.Ref().String())
@@ -76,9 +85,7 @@ func (n *Node) adopt(ctx context.Context, m zdiscovery.Member) bool {
 			return false
 		case <-time.After(rejoinPause):
 		case <-ctx.Done():
-			left, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)
-			defer cancel()
-			_ = m.Leave(left) // else its lease ends by itself
+			leave(ctx, m)
 			return false
 		}
 	}
@@ -94,6 +101,13 @@ func (n *Node) adopt(ctx context.Context, m zdiscovery.Member) bool {
 		n.touch()
 	}
 	return true
+}
+
+// leave gives up a place that the node has not taken. Where that fails its lease ends by itself.
+func leave(ctx context.Context, m zdiscovery.Member) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)
+	defer cancel()
+	_ = m.Leave(ctx)
 }
 
 // pause reports false when ctx ends first.
