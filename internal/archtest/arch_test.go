@@ -20,7 +20,7 @@ var arrows = map[string][]string{
 	"zmsg":               {},
 	"zmetrics":           {},
 	"zbus":               {"zmsg", "zmetrics", "internal/lograte"},
-	"zdiscovery":         {"zmsg", "zmetrics"},
+	"zdiscovery":         {"zmsg", "zmetrics", "internal/lograte"},
 	"zstore":             {"zmsg", "zmetrics"},
 	"zactor":             {"zmsg", "zmetrics", "internal/lograte"},
 	"zroute":             {"zmsg", "zdiscovery", "zmetrics"},

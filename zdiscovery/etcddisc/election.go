@@ -183,26 +183,39 @@ func (c *candidate) join(ctx context.Context) error {
 }
 
 // before returns the candidate that has to go before c leads, nil if there is none, and the revision of this. When c's key is
-// gone its term is 0 afterwards.
+// gone its term is 0 afterwards. A key without a lease is nobody's of ours, and would never go: it is passed over.
 func (c *candidate) before(ctx context.Context) (kv *mvccpb.KeyValue, revision int64, err error) {
 	d := c.m.disc
-	last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(int64(c.term)-1))
-	var r *clientv3.TxnResponse
-	err = d.call(ctx, "look at the line for "+c.name, d.cfg.RequestTimeout, func(ctx context.Context) (err error) {
-		r, err = d.client.Txn(ctx).Then(clientv3.OpGet(c.key), clientv3.OpGet(d.line(c.name), last...)).Commit()
-		return err
-	})
-	if err != nil {
-		return nil, 0, err
+	for below := int64(c.term); ; {
+		last := append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(below-1))
+		var r *clientv3.TxnResponse
+		err = d.call(ctx, "look at the line for "+c.name, d.cfg.RequestTimeout, func(ctx context.Context) (err error) {
+			r, err = d.client.Txn(ctx).Then(clientv3.OpGet(c.key), clientv3.OpGet(d.line(c.name), last...)).Commit()
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		own, others := r.Responses[0].GetResponseRange().GetKvs(), r.Responses[1].GetResponseRange().GetKvs()
+		if len(own) == 0 || uint64(own[0].CreateRevision) != c.term {
+			c.term = 0
+		}
+		switch {
+		case len(others) == 0 || below <= 1:
+			return nil, r.Header.Revision, nil
+		case others[0].Lease != 0 || c.term == 0:
+			return others[0], r.Header.Revision, nil
+		}
+		d.foreignLeader(others[0])
+		below = others[0].CreateRevision
 	}
-	own, others := r.Responses[0].GetResponseRange().GetKvs(), r.Responses[1].GetResponseRange().GetKvs()
-	if len(own) == 0 || uint64(own[0].CreateRevision) != c.term {
-		c.term = 0
+}
+
+// foreignLeader logs a key in a line that nobody of ours has written.
+func (d *Disc) foreignLeader(kv *mvccpb.KeyValue) {
+	if suppressed, ok := d.foreignLog.Allow(time.Now()); ok {
+		d.cfg.Logger.Warn("key without a lease among candidates, passed over; delete it", "key", string(kv.Key), "suppressed", suppressed)
 	}
-	if len(others) > 0 {
-		kv = others[0]
-	}
-	return kv, r.Header.Revision, nil
 }
 
 // begin makes the winner the leader; nil when the membership is over.
@@ -302,17 +315,26 @@ func (d *Disc) Leader(ctx context.Context, name string) (l zdiscovery.Leader, er
 	if err := zdiscovery.CheckName(name); err != nil {
 		return l, err
 	}
-	var r *clientv3.GetResponse
-	err = d.call(ctx, "leader of "+name, d.cfg.RequestTimeout, func(ctx context.Context) (err error) {
-		r, err = d.client.Get(ctx, d.line(name), clientv3.WithFirstCreate()...)
-		return err
-	})
-	if err != nil || len(r.Kvs) == 0 {
-		return l, err
+	for above := int64(0); ; {
+		first := append(clientv3.WithFirstCreate(), clientv3.WithMinCreateRev(above+1))
+		var r *clientv3.GetResponse
+		err = d.call(ctx, "leader of "+name, d.cfg.RequestTimeout, func(ctx context.Context) (err error) {
+			r, err = d.client.Get(ctx, d.line(name), first...)
+			return err
+		})
+		if err != nil || len(r.Kvs) == 0 {
+			return l, err
+		}
+		kv := r.Kvs[0]
+		if kv.Lease == 0 { // as in a campaign
+			d.foreignLeader(kv)
+			above = kv.CreateRevision
+			continue
+		}
+		var ref zmsg.NodeRef
+		if err := json.Unmarshal(kv.Value, &ref); err != nil {
+			return l, fmt.Errorf("etcddisc: key %s: %w", kv.Key, err)
+		}
+		return zdiscovery.Leader{Node: ref, Term: uint64(kv.CreateRevision)}, nil
 	}
-	var ref zmsg.NodeRef
-	if err := json.Unmarshal(r.Kvs[0].Value, &ref); err != nil {
-		return l, fmt.Errorf("etcddisc: key %s: %w", r.Kvs[0].Key, err)
-	}
-	return zdiscovery.Leader{Node: ref, Term: uint64(r.Kvs[0].CreateRevision)}, nil
 }

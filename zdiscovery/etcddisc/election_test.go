@@ -267,3 +267,36 @@ func TestOneLease(t *testing.T) {
 	closeDisc(t, d) // as a killed process
 	s.eventually("/zgame/", 0)
 }
+
+// Keys in a line that nobody of ours has written, for they have no lease, hold nobody up.
+func TestForeignKeysInALine(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	d, err := newDisc(s.etcd.Endpoint(), time.Minute, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeDisc(t, d)
+	for i := range 3 {
+		if _, err := s.raw.Put(s.ctx(), fmt.Sprintf("/zgame/leaders/cup/foreign%d", i), "not json"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l, err := d.Leader(s.ctx(), "cup"); err != nil || !l.Node.IsZero() {
+		t.Errorf("before: %+v, %v; want nobody", l, err)
+	}
+	a, b := join(t, d, "a"), join(t, d, "b")
+	first := s.won(campaign(s.ctx(), a, "cup"))
+	second := campaign(s.ctx(), b, "cup")
+	s.eventually("/zgame/leaders/cup/", 5)
+	if _, err := s.raw.Put(s.ctx(), "/zgame/leaders/cup/foreign3", ""); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := d.Leader(s.ctx(), "cup"); err != nil || l.Node != a.Ref() || l.Term != first.Term() {
+		t.Errorf("%+v, %v; want %v in term %d", l, err, a.Ref(), first.Term())
+	}
+	resign(t, first)
+	if l := s.won(second); l.Term() <= first.Term() {
+		t.Errorf("term %d after %d", l.Term(), first.Term())
+	}
+}

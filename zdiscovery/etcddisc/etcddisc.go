@@ -44,6 +44,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"zgame/internal/lograte"
 	"zgame/zdiscovery"
 	"zgame/zmsg"
 )
@@ -57,7 +58,8 @@ type Disc struct {
 	ctx    context.Context //nolint:containedctx // the client's life: ends with Close
 	cancel context.CancelFunc
 
-	up atomic.Bool
+	up         atomic.Bool
+	foreignLog lograte.Limiter
 
 	life   sync.Mutex // guards closed, and that nothing is added to wg after it
 	closed bool
@@ -191,6 +193,13 @@ func (d *Disc) decode(kv *mvccpb.KeyValue) (zdiscovery.Node, error) {
 		return n, fmt.Errorf("etcddisc: key %.200s: %w", kv.Key, err)
 	}
 	return n, nil
+}
+
+// unreadable logs a key that nobody of ours has written.
+func (d *Disc) unreadable(err error) {
+	if suppressed, ok := d.foreignLog.Allow(time.Now()); ok {
+		d.cfg.Logger.Warn("record of a node is not readable, left out", "err", err, "suppressed", suppressed)
+	}
 }
 
 func encode(n zdiscovery.Node) (string, error) {

@@ -65,7 +65,7 @@ func (d *Disc) list(ctx context.Context, reason string) (*nodes, error) {
 	for _, kv := range r.Kvs {
 		n, err := d.decode(kv)
 		if err != nil {
-			d.cfg.Logger.Warn("record of a node is not readable, left out", "err", err)
+			d.unreadable(err)
 			continue
 		}
 		l.byID[n.Ref.ID] = n
@@ -210,7 +210,7 @@ func (w *watcher) apply(r clientv3.WatchResponse) {
 		}
 		n, err := w.disc.decode(e.Kv)
 		if err != nil {
-			w.disc.cfg.Logger.Warn("record of a node is not readable, left out", "err", err)
+			w.disc.unreadable(err)
 			delete(w.list.byID, id)
 			continue
 		}
