@@ -269,13 +269,17 @@ func (c *cell) take(it *item) bool {
 func (g *Group) TopicMessage(topic string, m *zmsg.Message) {
 	cells, _ := g.topics.subscribers(topic)
 	draining, delivered := g.draining.Load(), 0
+	var body []byte
+	if len(cells) > 1 {
+		body = m.ShareBody()
+	}
 	for i, c := range cells {
 		own := m
 		if i < len(cells)-1 { // the body is shared: nobody changes it
 			own = zmsg.NewMessage(m.ID)
 			own.CopyHead(m)
 			own.Value = m.Value
-			own.BorrowBody(m.Body())
+			own.BorrowBody(body)
 		} else {
 			m = nil
 		}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"zgame/internal/filelock"
 )
 
 // dataLock is held by the process that uses a data directory. The system frees it when the process ends, however it
@@ -21,7 +23,7 @@ func lockData(dir, address string) (*dataLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--data: %w", err)
 	}
-	if err := lockFile(f); err != nil {
+	if err := filelock.Lock(f); err != nil {
 		holder, _ := os.ReadFile(path + ".holder")
 		f.Close()
 		return nil, fmt.Errorf("the data directory %s is in use by %s; end that process, or take another directory with --data",

@@ -55,6 +55,7 @@ type Node struct {
 	Zone    string            `json:"zone,omitempty"`    // where it runs: nodes of one zone are near each other
 	Weight  uint32            `json:"weight,omitempty"`  // its share next to the others' weights; 0 counts as DefaultWeight
 	Load    uint32            `json:"load,omitempty"`    // how busy it was when the record was written: 1000 is all it has
+	Lock    string            `json:"lock,omitempty"`    // what only a process on its machine can know: see etcddisc.Config.Gone
 	Labels  map[string]string `json:"labels,omitempty"`  // what an operator says about it
 	Actors  []Actor           `json:"actors,omitempty"`  // service actors with message ids, sorted by id
 	Queues  []Queue           `json:"queues,omitempty"`  // of topics, with a member on the node; sorted

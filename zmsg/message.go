@@ -138,6 +138,14 @@ func (m *Message) SetBody(b []byte) {
 // BorrowBody makes b the body without copying: b must not change while m is in use. Release does not touch it.
 func (m *Message) BorrowBody(b []byte) { m.body = b }
 
+// ShareBody returns the body for others to borrow, also after Release, which will not use its memory again. Nobody changes it.
+func (m *Message) ShareBody() []byte {
+	if len(m.body) > 0 && cap(m.buf) > 0 && &m.body[0] == &m.buf[:1][0] {
+		m.buf = nil
+	}
+	return m.body
+}
+
 // EncodedBody returns the body, encoding Value first if there are no bytes yet.
 func (m *Message) EncodedBody() ([]byte, error) {
 	if m.body != nil || m.Value == nil {

@@ -32,7 +32,7 @@ var errKeptInNATS = errors.New("it is kept in NATS, see there")
 
 // connect opens what b lacks by the settings, all at the same time, so that one start names every server that is not
 // there. On an error it has closed what it opened.
-func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Registerer, log *slog.Logger) (Backends, error) {
+func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg zmetrics.Registerer, log *slog.Logger) (Backends, error) {
 	var wg sync.WaitGroup
 	errs := make([]error, 3)
 	opened := Backends{}
@@ -71,7 +71,7 @@ func connect(ctx context.Context, s *Settings, b Backends, reg zmetrics.Register
 		open(1, "etcd", strings.Join(s.Etcd.Endpoints, ", "), dev, func() error {
 			disc, err := etcddisc.New(etcddisc.Config{
 				Endpoints: s.Etcd.Endpoints, Username: s.Etcd.User, Password: s.Etcd.Password, Prefix: "/" + s.Node.Cluster,
-				TTL: s.Etcd.Lease, Logger: log, Metrics: zmetrics.NewDiscovery(reg),
+				TTL: s.Etcd.Lease, Gone: old.gone, Logger: log, Metrics: zmetrics.NewDiscovery(reg),
 			})
 			if err != nil {
 				return err

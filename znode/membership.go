@@ -20,6 +20,7 @@ func (n *Node) record(state zdiscovery.State) zdiscovery.Node {
 		Ref: zmsg.NodeRef{ID: s.ID}, State: state, Gate: n.GateURL(), Admin: n.AdminAddr(), Version: cmp.Or(s.Version, Version()),
 		Zone: s.Zone, Weight: uint32(s.Weight), Load: n.load.Load(),
 	}
+	r.Lock = n.predecessor.token()
 	r.Labels, _ = labels(s.Labels) // New has checked them
 	if n.local != nil {
 		for _, e := range n.local.Adverts() {
@@ -101,9 +102,9 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 	for i := range s.Nodes {
 		now.refs[s.Nodes[i].Ref] = struct{}{}
 	}
-	old := n.snapshot.Swap(now).list()
 	n.remote.Apply(s, n.Self())
 	n.topics.apply(s, n.Self())
+	old := n.snapshot.Swap(now).list() // whoever sees it finds its routes
 	joined, left, _ := zdiscovery.Diff(old, s)
 	for _, l := range left {
 		if n.self.Is(l.Ref) {

@@ -28,7 +28,7 @@ func TestNATSAccess(t *testing.T) {
 	others := Backends{Discovery: struct{ zdiscovery.Discovery }{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	b, err := connect(ctx, &s, others, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	b, err := connect(ctx, &s, others, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +41,12 @@ func TestNATSAccess(t *testing.T) {
 	others.Store = struct{ zstore.Store }{}
 	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	_, err = connect(short, &s, others, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	_, err = connect(short, &s, others, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "refused the token") || !strings.Contains(err.Error(), "look at nats.token") || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("got %v", err)
 	}
 	s.NATS.Token, s.NATS.Credentials = "", "/no/such/file"
-	_, err = connect(short, &s, others, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	_, err = connect(short, &s, others, nil, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "/no/such/file") || !strings.Contains(err.Error(), "look at nats.credentials") {
 		t.Errorf("got %v", err)
 	}

@@ -70,21 +70,22 @@ type Node struct {
 	metrics  *zmetrics.Node
 
 	// Set by Start, in this order, and read only afterwards.
-	backends   Backends
-	self       zmsg.Self
-	link       *zbus.Link
-	local      *zroute.Local
-	remote     *zroute.Remote
-	dispatcher *zroute.Dispatcher
-	group      *zactor.Group
-	gate       *zgate.Gate
-	sessions   *sessions
-	watches    *watches
-	singletons *singletons
-	topics     *topics
-	farewell   *farewell
-	admin      *server
-	page       *server
+	backends    Backends
+	predecessor *predecessor // nil: nothing is known of it
+	self        zmsg.Self
+	link        *zbus.Link
+	local       *zroute.Local
+	remote      *zroute.Remote
+	dispatcher  *zroute.Dispatcher
+	group       *zactor.Group
+	gate        *zgate.Gate
+	sessions    *sessions
+	watches     *watches
+	singletons  *singletons
+	topics      *topics
+	farewell    *farewell
+	admin       *server
+	page        *server
 
 	member   atomic.Pointer[zdiscovery.Member] // see currentMember
 	snapshot atomic.Pointer[members]
@@ -252,6 +253,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		try("close the bus", n.link.Close(closing))
 	}
 	try("close the connections", n.backends.close(closing))
+	n.predecessor.close()
 	n.admin.stop(closing)
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -271,7 +273,10 @@ func half(ctx context.Context, f func(context.Context) error) error {
 }
 
 func (n *Node) connect(ctx context.Context) (err error) {
-	n.backends, err = connect(ctx, &n.cfg.Settings, n.cfg.Backends, n.registry, n.log)
+	if n.cfg.Backends.Discovery == nil {
+		n.predecessor = lookForPredecessor(&n.cfg.Settings, n.log)
+	}
+	n.backends, err = connect(ctx, &n.cfg.Settings, n.cfg.Backends, n.predecessor, n.registry, n.log)
 	return err
 }
 

@@ -28,6 +28,7 @@ type Settings struct {
 		Weight       int           `yaml:"weight" help:"its share next to the others' weights"`
 		Labels       []string      `yaml:"labels" help:"key=value, for strategies of the application"`
 		Version      string        `yaml:"version" help:"of the program, for canaries; default: as built"`
+		LockDir      string        `yaml:"lock_dir" help:"a node that is started again on its machine takes over at once, by a file here; empty: it waits for the old lease"`
 		LoadInterval time.Duration `yaml:"load_interval" help:"how often the others may be told how busy the node is; 0: never"`
 	} `yaml:"node"`
 	Log struct {
@@ -117,6 +118,7 @@ func DefaultSettings() Settings {
 	var s Settings
 	s.Node.ID = hostID()
 	s.Node.Cluster = "zgame"
+	s.Node.LockDir = defaultLockDir()
 	s.Node.Weight, s.Node.LoadInterval = zdiscovery.DefaultWeight, 5*time.Second
 	s.Log.Level, s.Log.Format = "info", "text"
 	s.Gate.Enabled, s.Gate.Address = true, ":7000"

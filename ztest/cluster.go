@@ -113,6 +113,7 @@ func (c *Nodes) start(k int) {
 	s.Gate.Address, s.Page.Address, s.Admin.Address = "127.0.0.1:0", "", "127.0.0.1:0"
 	s.Gate.Text = true
 	s.Etcd.Lease = 2 * time.Second
+	s.Node.LockDir = "" // the nodes of a test live in one process
 	s.Drain.Timeout, s.Drain.Delay = 5*time.Second, 10*time.Millisecond
 	cfg := znode.Config{App: c.app, Logger: c.opts.logger}
 	if c.opts.real {

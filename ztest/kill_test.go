@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func servers(t *testing.T) (env []string, etcd *embedded.Etcd) {
 	t.Cleanup(etcd.Stop)
 	return []string{
 		"ZGAME_NATS_URL=" + nats.URL(), "ZGAME_ETCD_ENDPOINTS=http://" + etcd.Endpoint(), "ZGAME_ETCD_LEASE=" + killLease.String(),
+		"ZGAME_NODE_LOCK_DIR=" + t.TempDir(),
 		"ZGAME_STORE_DRIVER=kv", "ZGAME_GATE_ENABLED=false", "ZGAME_ADMIN_ADDRESS=", "ZGAME_PAGE_ADDRESS=",
 	}, etcd
 }
@@ -83,6 +85,41 @@ func withProcess(ctx context.Context, t *testing.T, its string) (n *znode.Node, 
 	}
 	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
 	return n, other, etcd
+}
+
+// A process that is killed and started again on its machine has its id again at once, however long the old lease lasts: the lock of its
+// predecessor is free.
+func TestKilledProcessComesBack(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux says which boot of the machine a lock belongs to; elsewhere a node waits for the lease")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	env, _ := servers(t)
+	env = append(env, "ZGAME_ETCD_LEASE=600s")
+	n := here(ctx, t, append(env, "ZGAME_NODE_ID=n1")...)
+	epoch := uint64(0)
+	for range 3 {
+		other := process(ctx, t, "mute", append(env, "ZGAME_NODE_ID=n2")...)
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+		ztest.Eventually(t, "n2 is there, under a new epoch", func() bool {
+			for _, r := range n.Nodes() {
+				if r.Ref.ID == "n2" && r.State == "ready" && r.Ref.Epoch > epoch {
+					epoch = r.Ref.Epoch
+					return true
+				}
+			}
+			return false
+		})
+		if err := other.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = other.Wait()
+	}
 }
 
 // withinLease checks that something came within the lease. Etcd sees the end of a lease up to half a second late; the bound leaves

@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"zuser":              {"zmsg", "zrouter"},
 	"zclient":            {"zmsg"},
 	"znode":              {"*"},
-	"zcli":               {"zmsg", "zactor", "znode", "internal/embedded", "internal/logging", "internal/settings"},
+	"zcli":               {"zmsg", "zactor", "znode", "internal/embedded", "internal/filelock", "internal/logging", "internal/settings"},
 	"ztest":              {"*"},
 	"cmd":                {"*"},
 	"examples":           {"*"},

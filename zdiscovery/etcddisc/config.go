@@ -35,6 +35,9 @@ type Config struct {
 	// TLS is the client's TLS setting; nil is plain text, unless an endpoint says https.
 	TLS *tls.Config
 
+	// Gone reports that the process of the holder of an id that Join wants is proven to have ended: then its lease is revoked,
+	// and the id is free at once. Nil: nothing is ever proven, and Join waits for the end of the lease.
+	Gone func(holder zdiscovery.Node) bool
 	// Alive reports whether the holder of an id that Join wants answers; then Join is refused at once. It is only a
 	// short cut: a holder that does not answer, but renews its lease, is found alive after one TTL. Defaults to opening
 	// a TCP connection to the holder's Admin or Gate address within a second.
@@ -58,6 +61,9 @@ func (c Config) withDefaults() Config {
 	def(&c.TTL, 10*time.Second)
 	def(&c.RequestTimeout, 5*time.Second)
 	def(&c.Heartbeat, c.TTL/3)
+	if c.Gone == nil {
+		c.Gone = func(zdiscovery.Node) bool { return false }
+	}
 	if c.Alive == nil {
 		c.Alive = dialHolder
 	}

@@ -527,3 +527,38 @@ func TestConfigFaultsTogether(t *testing.T) {
 		t.Errorf("endpoints: %v", err)
 	}
 }
+
+// A holder that is proven to have ended is replaced at once, whatever answers on its ports and however long its lease lasts.
+func TestProvenGone(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	first, err := newDisc(s.etcd.Endpoint(), time.Hour, 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeDisc(t, first)
+	old, err := first.Join(s.ctx(), zdiscovery.Node{Ref: zmsg.NodeRef{ID: "a"}, Lock: "token"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range []string{"other", "token"} {
+		d, err := etcddisc.New(etcddisc.Config{
+			Endpoints: []string{"http://" + s.etcd.Endpoint()}, TTL: time.Hour,
+			Gone:  func(n zdiscovery.Node) bool { return n.Ref == old.Ref() && n.Lock == token },
+			Alive: func(context.Context, zdiscovery.Node) bool { return true },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeDisc(t, d)
+		m, err := d.Join(s.ctx(), zdiscovery.Node{Ref: zmsg.NodeRef{ID: "a"}})
+		switch {
+		case token == "other" && !errors.Is(err, zdiscovery.ErrTaken):
+			t.Errorf("nothing is proven: %v, want taken", err)
+		case token == "token" && err != nil:
+			t.Errorf("proven: %v", err)
+		case token == "token" && m.Ref().Epoch <= old.Ref().Epoch:
+			t.Errorf("%v after %v", m.Ref(), old.Ref())
+		}
+	}
+}

@@ -136,6 +136,15 @@ func (d *Disc) waitForEnd(ctx context.Context, kv *mvccpb.KeyValue) error {
 	if err != nil {
 		holder.Ref = zmsg.NodeRef{ID: strings.TrimPrefix(string(kv.Key), d.prefix), Epoch: uint64(kv.CreateRevision)}
 	}
+	if err == nil && d.cfg.Gone(holder) { // before Alive: another program may have its ports by now
+		d.cfg.Logger.Info("the process that had the node id has ended, its lease is revoked", "holder", holder.Ref.String())
+		return d.call(ctx, "revocation of the predecessor's lease", d.cfg.RequestTimeout, func(ctx context.Context) error {
+			if _, err := d.client.Revoke(ctx, clientv3.LeaseID(kv.Lease)); err != nil && !isAnswer(err) {
+				return err
+			}
+			return nil
+		})
+	}
 	taken := &zdiscovery.TakenError{Holder: holder}
 	if d.cfg.Alive(ctx, holder) {
 		return taken
