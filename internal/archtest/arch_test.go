@@ -34,6 +34,7 @@ var arrows = map[string][]string{
 	"cmd":                {"*"},
 	"examples":           {"*"},
 	"internal/embedded":  {},
+	"internal/filelock":  {},
 	"internal/logging":   {},
 	"internal/lograte":   {},
 	"internal/cputime":   {},
