@@ -146,12 +146,9 @@ func TestNATSStartsLate(t *testing.T) {
 	t.Cleanup(etcd.Stop)
 	ports := [2]int{} // of NATS and of the gate
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		if ports[i], err = embedded.FreePort(); err != nil {
 			t.Fatal(err)
 		}
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-		l.Close()
 	}
 	gate := fmt.Sprint("127.0.0.1:", ports[1])
 	s := znode.DefaultSettings()

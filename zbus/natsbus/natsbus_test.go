@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,13 +81,11 @@ func TestConformance(t *testing.T) {
 
 func TestServerStartsLater(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := embedded.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	addr := l.Addr().String()
-	l.Close()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 
 	b, err := natsbus.New(natsbus.Config{URL: "nats://user:secret@" + addr, ReconnectWait: 5 * time.Millisecond})
 	if err != nil {
