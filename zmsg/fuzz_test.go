@@ -46,7 +46,7 @@ func checkFrame(t *testing.T, b []byte) {
 		t.Fatalf("error without ErrMalformed: %v", err)
 	}
 	// What the codec leaves to others: the control message, and the JSON body, which has no place in binary.
-	inner := proto.Unmarshal(fr.Control, &wirepb.Control{}) == nil && proto.Unmarshal(subfields(b, 9), &structpb.Struct{}) == nil
+	inner := parse(b, frameControl, &wirepb.Control{}) && parse(b, 9, &structpb.Struct{})
 	if (err == nil && inner) != (genErr == nil) {
 		t.Fatalf("codec: %v, generated code: %v (inner %v)", err, genErr, inner)
 	}

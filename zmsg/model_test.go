@@ -75,19 +75,19 @@ func normalEnvelope(w *wirepb.Envelope) *wirepb.Envelope {
 	return w
 }
 
-// subfields returns the concatenated values of a message field that the codec does not look into.
-func subfields(b []byte, number protowire.Number) []byte {
-	var all []byte
+// parse reports whether each value of a message field that the codec does not look into is a message as m. Each by itself: what is cut
+// off in one may go on in the next, which generated code does not take.
+func parse(b []byte, number protowire.Number, m proto.Message) bool {
 	var f field
 	for len(b) > 0 {
 		n := f.next(b)
 		if n < 0 {
-			return all
+			return true
 		}
-		if f.number == number && f.typ == protowire.BytesType {
-			all = append(all, f.data...)
+		if f.number == number && f.typ == protowire.BytesType && proto.Unmarshal(f.data, m) != nil {
+			return false
 		}
 		b = b[n:]
 	}
-	return all
+	return true
 }
