@@ -1,6 +1,7 @@
 package zcli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,19 +16,15 @@ type dataLock struct{ f *os.File }
 
 // lockData takes the directory's lock, or says who holds it.
 func lockData(dir, address string) (*dataLock, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("--data: %w", err)
-	}
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("--data: %w", err)
-	}
-	if err := filelock.Lock(f); err != nil {
+	f, err := filelock.Open(path, 0o755, 0o644)
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
 		holder, _ := os.ReadFile(path + ".holder")
-		f.Close()
 		return nil, fmt.Errorf("the data directory %s is in use by %s; end that process, or take another directory with --data",
 			dir, orUnknown(strings.TrimSpace(string(holder))))
+	case err != nil:
+		return nil, fmt.Errorf("--data: %w", err)
 	}
 	text := fmt.Sprintf("pid %d (gate %s)\n", os.Getpid(), address)
 	// In a file of its own: a locked file cannot be read by others on every system.

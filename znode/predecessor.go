@@ -52,18 +52,11 @@ func lookForPredecessor(s *Settings, log *slog.Logger) *predecessor {
 }
 
 func lockNodeFile(path, boot string) (*predecessor, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("node.lock_dir: %w", err)
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := filelock.Open(path, 0o700, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("node.lock_dir: %w", err)
 	}
 	p := &predecessor{file: f}
-	if err := filelock.Lock(f); err != nil {
-		p.close()
-		return nil, fmt.Errorf("%s is locked by another process: %w", path, err)
-	}
 	var nonce [16]byte
 	_, err = rand.Read(nonce[:])
 	if err == nil {
