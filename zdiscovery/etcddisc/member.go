@@ -108,7 +108,9 @@ func (d *Disc) tryJoin(ctx context.Context, id, value string) (*member, *mvccpb.
 		}
 	}
 	// Whether the key was written or not (the answer may have been lost), it goes with its lease.
-	d.revoke(context.WithoutCancel(ctx), lease, min(time.Second, d.cfg.RequestTimeout))
+	if e := d.revoke(context.WithoutCancel(ctx), "a lease", lease, min(time.Second, d.cfg.RequestTimeout)); e != nil {
+		d.cfg.Logger.Info("lease not revoked, it ends by itself", "err", e)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,14 +121,16 @@ func (d *Disc) tryJoin(ctx context.Context, id, value string) (*member, *mvccpb.
 	return nil, kvs[0], nil
 }
 
-func (d *Disc) revoke(ctx context.Context, lease clientv3.LeaseID, limit time.Duration) {
-	err := d.call(ctx, "revocation of a lease", limit, func(ctx context.Context) error {
+// revoke ends a lease, and all keys under it. A lease that is gone already is no error.
+func (d *Disc) revoke(ctx context.Context, what string, lease clientv3.LeaseID, limit time.Duration) error {
+	err := d.call(ctx, "revocation of "+what, limit, func(ctx context.Context) error {
 		_, err := d.client.Revoke(ctx, lease)
 		return err
 	})
-	if err != nil && !isAnswer(err) {
-		d.cfg.Logger.Info("lease not revoked, it ends by itself", "err", err)
+	if isAnswer(err) {
+		return nil
 	}
+	return err
 }
 
 // waitForEnd returns nil when the holder's key is gone, and a TakenError when the holder is alive: it answers, or its
@@ -138,12 +142,7 @@ func (d *Disc) waitForEnd(ctx context.Context, kv *mvccpb.KeyValue) error {
 	}
 	if err == nil && d.cfg.Gone(holder) { // before Alive: another program may have its ports by now
 		d.cfg.Logger.Info("the process that had the node id has ended, its lease is revoked", "holder", holder.Ref.String())
-		return d.call(ctx, "revocation of the predecessor's lease", d.cfg.RequestTimeout, func(ctx context.Context) error {
-			if _, err := d.client.Revoke(ctx, clientv3.LeaseID(kv.Lease)); err != nil && !isAnswer(err) {
-				return err
-			}
-			return nil
-		})
+		return d.revoke(ctx, "the predecessor's lease", clientv3.LeaseID(kv.Lease), d.cfg.RequestTimeout)
 	}
 	taken := &zdiscovery.TakenError{Holder: holder}
 	if d.cfg.Alive(ctx, holder) {
@@ -350,11 +349,7 @@ func (m *member) Leave(ctx context.Context) error {
 	if m.left.Load() {
 		return nil
 	}
-	err := m.disc.call(ctx, "revocation of the lease", m.disc.cfg.RequestTimeout, func(ctx context.Context) error {
-		_, err := m.disc.client.Revoke(ctx, m.lease)
-		return err
-	})
-	if err != nil && !isAnswer(err) {
+	if err := m.disc.revoke(ctx, "the lease", m.lease, m.disc.cfg.RequestTimeout); err != nil {
 		return err
 	}
 	m.left.Store(true)
