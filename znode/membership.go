@@ -98,9 +98,9 @@ func (n *Node) follow(ctx context.Context) error {
 
 // apply makes s the list of nodes: routes first, then the end of what those who left had promised.
 func (n *Node) apply(s *zdiscovery.Snapshot) {
-	now := &members{s, make(map[zmsg.NodeRef]struct{}, len(s.Nodes))}
+	now := &members{s, make(map[zmsg.NodeRef]zdiscovery.State, len(s.Nodes))}
 	for i := range s.Nodes {
-		now.refs[s.Nodes[i].Ref] = struct{}{}
+		now.states[s.Nodes[i].Ref] = s.Nodes[i].State
 	}
 	n.remote.Apply(s, n.Self())
 	n.topics.apply(s, n.Self())
@@ -160,7 +160,7 @@ func (n *Node) announceLoop(ctx context.Context) {
 // members is the list of nodes with who is on it.
 type members struct {
 	*zdiscovery.Snapshot
-	refs map[zmsg.NodeRef]struct{}
+	states map[zmsg.NodeRef]zdiscovery.State
 }
 
 // list returns the list, nil before the first.
@@ -177,7 +177,7 @@ func (n *Node) nodeState(ref zmsg.NodeRef) nodeState {
 	if s == nil {
 		return nodeUnseen
 	}
-	if _, ok := s.refs[ref]; ok {
+	if _, ok := s.states[ref]; ok {
 		return nodeAlive
 	}
 	if ref.Epoch > uint64(s.Revision) {
@@ -192,10 +192,8 @@ func (n *Node) drains(ref zmsg.NodeRef) bool {
 	if s == nil {
 		return false
 	}
-	for i := range s.Nodes {
-		if s.Nodes[i].Ref == ref {
-			return s.Nodes[i].State == zdiscovery.Draining
-		}
+	if state, ok := s.states[ref]; ok {
+		return state == zdiscovery.Draining
 	}
 	return n.nodeState(ref) == nodeGone
 }
