@@ -132,19 +132,7 @@ func TestLameDuckUnderLoad(t *testing.T) {
 	}
 	t.Cleanup(func() { srv.Stop() })
 	url, port := srv.URL(), srv.Port()
-	c := cluster{bus: func(tb testing.TB) zbus.Bus {
-		tb.Helper()
-		b, err := natsbus.New(natsbus.Config{URL: url, ReconnectWait: 5 * time.Millisecond})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), within)
-		defer cancel()
-		if err := b.Ready(ctx); err != nil {
-			tb.Fatal(err)
-		}
-		return b
-	}}
+	c := cluster{bus: func(tb testing.TB) zbus.Bus { tb.Helper(); return connectTo(tb, url) }}
 	var ran sync.Map
 	b := c.start(t, "b", zbus.Handlers{Actor: func(to uint64, m *zmsg.Message) {
 		ran.Store(string(m.Body()), true)

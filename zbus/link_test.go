@@ -53,19 +53,7 @@ func newNATS(tb testing.TB) cluster {
 	tb.Cleanup(func() { srv.Stop() })
 	url, port := srv.URL(), srv.Port()
 	return cluster{
-		bus: func(tb testing.TB) zbus.Bus {
-			tb.Helper()
-			b, err := natsbus.New(natsbus.Config{URL: url, ReconnectWait: 5 * time.Millisecond})
-			if err != nil {
-				tb.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), within)
-			defer cancel()
-			if err := b.Ready(ctx); err != nil {
-				tb.Fatal(err)
-			}
-			return b
-		},
+		bus: func(tb testing.TB) zbus.Bus { tb.Helper(); return connectTo(tb, url) },
 		setUp: func(tb testing.TB, up bool) {
 			tb.Helper()
 			if !up {
@@ -79,6 +67,21 @@ func newNATS(tb testing.TB) cluster {
 			srv = again
 		},
 	}
+}
+
+// connectTo connects to a NATS server, and soon again when the connection is lost.
+func connectTo(tb testing.TB, url string) zbus.Bus {
+	tb.Helper()
+	b, err := natsbus.New(natsbus.Config{URL: url, ReconnectWait: 5 * time.Millisecond})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := b.Ready(ctx); err != nil {
+		tb.Fatal(err)
+	}
+	return b
 }
 
 // onBoth runs f on the bus in memory and on NATS.

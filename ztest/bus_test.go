@@ -255,7 +255,7 @@ func TestPushesToADeadGate(t *testing.T) {
 	}
 }
 
-// metric is the sum of a node's counters of that name.
+// metric is the sum of a node's counters, or gauges, of that name.
 func metric(t *testing.T, n *znode.Node, name string) (sum float64) {
 	t.Helper()
 	families, err := n.Registerer().(prometheus.Gatherer).Gather()
@@ -265,7 +265,7 @@ func metric(t *testing.T, n *znode.Node, name string) (sum float64) {
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue()
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() // it is one of the two
 			}
 		}
 	}

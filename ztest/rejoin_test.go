@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"zgame/examples/chat/chatpb"
 	"zgame/zactor"
 	"zgame/zclient"
@@ -199,22 +197,5 @@ func TestGoneNodesLeaveNothing(t *testing.T) {
 		}
 	}
 	c.Stop(2) // the list of nodes changes once more
-	ztest.Eventually(t, "b sends to a alone", func() bool { return gauge(t, b, "zgame_bus_lanes") <= 1 })
-}
-
-// gauge is a node's gauge of that name.
-func gauge(t *testing.T, n *znode.Node, name string) (sum float64) {
-	t.Helper()
-	families, err := n.Registerer().(prometheus.Gatherer).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			for _, m := range f.GetMetric() {
-				sum += m.GetGauge().GetValue()
-			}
-		}
-	}
-	return sum
+	ztest.Eventually(t, "b sends to a alone", func() bool { return metric(t, b, "zgame_bus_lanes") <= 1 })
 }
