@@ -51,9 +51,10 @@ func startNATS(dir string, port int, more func(*server.Options)) (*NATS, error) 
 		MaxPayload: MaxPayload,
 		JetStream:  true,
 		StoreDir:   dir,
-		// Lame duck mode (see LameDuck): clients are asked at once, and moved within this time.
-		LameDuckDuration:    time.Second,
-		LameDuckGracePeriod: -1, // none; 0 is refused
+		// Lame duck mode (see LameDuck): clients are told at once, and moved within the second after the grace period. A
+		// grace period of nothing would cut clients whose notice is still in the server's buffer: they would never hear.
+		LameDuckDuration:    3 * time.Second,
+		LameDuckGracePeriod: 2 * time.Second,
 	}
 	if port == 0 {
 		opts.Port = server.RANDOM_PORT
