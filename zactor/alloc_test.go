@@ -87,6 +87,7 @@ func TestAllocations(t *testing.T) {
 		{"timer that is stopped", 1, func() { _ = timers.Tell(stopped); <-done }},
 		{"timer under a key", 1, func() { _ = timers.Tell(keyed); <-done }},
 		{"publish to a hundred subscribers", 0, func() { _ = g.PublishTopicLocal("topic", note); <-done }},
+		{"turn", 0, func() { _ = timers.Turn(end, nil); <-done }},
 		{"lookup by name", 0, func() { g.Lookup("x") }},
 	} {
 		if got := testing.AllocsPerRun(2000, c.f); got > c.max {

@@ -204,7 +204,7 @@ func (c *Context) then(to Ref, req proto.Message, fn func(c *Context, r *zmsg.Re
 // promise returns a future, not armed yet, whose outcome runs fn in the actor's turn, in place of the present message.
 func (c *Context) promise(fn func(c *Context, r *zmsg.Reply)) *future {
 	f := c.cell.g.futures.get()
-	f.cell, f.epoch, f.then, f.from = c.cell, c.cell.epoch, fn, c.it.from
+	f.cell, f.epoch, f.then, f.from = c.cell, c.cell.epoch.Load(), fn, c.it.from
 	if c.it.msg != nil {
 		f.head = zmsg.NewMessage(c.it.msg.ID)
 		f.head.CopyHead(c.it.msg)

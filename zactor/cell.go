@@ -22,7 +22,8 @@ type cell struct {
 	// Owned by the turn.
 	pending int32  // continuations that have not come back
 	worked  uint32 // messages handled since the shutdown asked last, without those of the Context
-	epoch   uint32 // counts instances: continuations and timers of an older one do not run
+
+	epoch atomic.Uint32 // counts instances: continuations, timers and turns of an older one do not run; counted up in the turn
 
 	// Set at construction.
 	run func() // the goroutine's function, made once: `go c.loop()` would allocate each time

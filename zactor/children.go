@@ -40,7 +40,7 @@ func (c *cell) parent() *cell {
 // adopt makes c a child of p; false when p is ending.
 func (c *cell) adopt(p *cell) bool {
 	own := c.more()
-	own.parent, own.parentEpoch = p, p.epoch
+	own.parent, own.parentEpoch = p, p.epoch.Load()
 	x := p.more()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -173,6 +173,8 @@ func (c *cell) discard(items []item) (messages int) {
 			c.endOutcome(it.value.(*future), it)
 		case itemBarrier:
 			it.value.(*barrier).done(true)
+		case itemTurn:
+			it.value.(*turnItem).drop(c)
 		case itemFence:
 			it.msg.ReplyError(zmsg.ErrStopped)
 			it.msg.Release()

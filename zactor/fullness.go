@@ -157,7 +157,7 @@ func (c *cell) kindName(k any) string {
 	case uint32:
 		return c.messageName(k)
 	case itemKind:
-		return map[itemKind]string{itemDone: "outcome", itemTimer: "timer", itemStop: "stop", itemBarrier: "shutdown", itemFence: "fence"}[k]
+		return map[itemKind]string{itemDone: "outcome", itemTimer: "timer", itemStop: "stop", itemBarrier: "shutdown", itemFence: "fence", itemTurn: "turn"}[k]
 	case reflect.Type:
 		if k != nil && k.Kind() == reflect.Pointer {
 			if m, ok := reflect.TypeAssert[proto.Message](reflect.Zero(k)); ok {

@@ -35,6 +35,7 @@ type Group struct {
 	contexts sync.Pool // *Context
 	timers   timerPool
 	buffers  sync.Pool // *[]item
+	turns    sync.Pool // *turnItem
 
 	table table
 

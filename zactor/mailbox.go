@@ -11,7 +11,7 @@ import (
 // item is what waits in a mailbox: 64 bytes, one cache line, by value, so that a local Tell or Ask needs no Message.
 type item struct {
 	msg      *zmsg.Message // the whole message; nil for a local send with nothing to say beyond the fields below
-	value    any           // proto.Message of itemMessage, *future of itemDone, *timer of itemTimer
+	value    any           // proto.Message of itemMessage, *future of itemDone, *timer of itemTimer, *turnItem of itemTurn
 	from     *cell         // local sender, nil if none
 	fut      *future       // who asked, nil for a one-way message; the token is below
 	token    uint64
@@ -35,6 +35,7 @@ const (
 	itemBarrier          // the shutdown asks whether this actor has settled
 	itemGone             // a policy has dropped what was here
 	itemFence            // zmsg.FenceID: answered when its turn comes
+	itemTurn             // see Ref.Turn
 )
 
 // Buffers up to keptItems stay with their mailbox while it is idle; larger ones go to the group's pool, where idle

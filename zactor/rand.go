@@ -43,7 +43,7 @@ func (c *cell) seed() uint64 {
 func (c *cell) newSeed() uint64 {
 	seed := rand.Uint64()
 	if s := c.g.cfg.Seed; s != 0 {
-		seed = zmsg.Mix(zmsg.Mix(s^c.id) ^ uint64(c.epoch))
+		seed = zmsg.Mix(zmsg.Mix(s^c.id) ^ uint64(c.epoch.Load()))
 	}
 	return max(1, seed) // 0 is none
 }

@@ -518,7 +518,7 @@ func (r *recorder) record(now time.Time) *Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h, inputs := r.tape.record()
-	h.Type, h.Name, h.Actor, h.Instance = c.typ(c.actor), c.name, c.address(), c.epoch
+	h.Type, h.Name, h.Actor, h.Instance = c.typ(c.actor), c.name, c.address(), c.epoch.Load()
 	h.Build, h.At, h.Seed = buildText(), now.Round(0), r.seed
 	rec := &Record{Header: h, inputs: make([]recordedInput, 0, len(inputs))}
 	for _, in := range inputs {

@@ -280,7 +280,7 @@ func (p *replayer) give(in *recordedInput) bool {
 		if in.Child != nil {
 			child = Ref{far: &far{g: p.g, addr: *in.Child, name: in.Name}}
 		}
-		c.pushLane(escalation{&EscalatedError{Child: child, Cause: errors.New(in.Text)}, c.epoch})
+		c.pushLane(escalation{&EscalatedError{Child: child, Cause: errors.New(in.Text)}, c.epoch.Load()})
 	case inputStart:
 		p.differs("left out: it is not the first input")
 		return false

@@ -182,6 +182,9 @@ func (c *cell) event(x *Context, it *item) {
 		c.outcome(x, it)
 	case itemTimer:
 		it.value.(*timer).turn(x, it.token)
+	case itemTurn:
+		x.worked++
+		it.value.(*turnItem).turn(x, it.token)
 	case itemStop:
 		c.halt(StopRequested)
 	case itemBarrier:
@@ -258,7 +261,7 @@ func (c *cell) outcome(x *Context, it *item) {
 		}
 		return
 	}
-	if f.epoch == c.epoch {
+	if f.epoch == c.epoch.Load() {
 		if x.tap != nil {
 			x.tap.outcome(x, f)
 		}

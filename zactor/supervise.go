@@ -228,7 +228,7 @@ type escalation struct {
 }
 
 func (e escalation) run(x *Context) {
-	if e.epoch != x.cell.epoch {
+	if e.epoch != x.cell.epoch.Load() {
 		return
 	}
 	if x.tap != nil {
@@ -306,7 +306,7 @@ func (c *cell) failedInstance(err error) {
 // endInstance ends what belongs to the present instance: timers, watches, promised replies; continuations become stale.
 func (c *cell) endInstance(err error) {
 	c.endSuspended()
-	c.epoch++
+	c.epoch.Add(1)
 	x := c.extra.Load()
 	if x == nil {
 		return

@@ -89,13 +89,13 @@ func (c *cell) subscribe(k topicKey) error {
 	}
 	x := c.more()
 	if s := x.topics[k]; s != nil {
-		s.epoch = c.epoch
+		s.epoch = c.epoch.Load()
 		return nil
 	}
 	if len(x.topics) >= c.g.cfg.ActorTopics {
 		return ErrTooManyTopics
 	}
-	s := &subscription{key: k, c: c, epoch: c.epoch}
+	s := &subscription{key: k, c: c, epoch: c.epoch.Load()}
 	if err := c.g.topics.add(s); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (c *cell) endTopics(all bool) {
 		return
 	}
 	for k, s := range x.topics {
-		if all || s.epoch != c.epoch {
+		if all || s.epoch != c.epoch.Load() {
 			c.unsubscribe(k)
 		}
 	}

@@ -37,7 +37,7 @@ type watch struct {
 // those of a node that dies with LostNode, when its lease has ended. While the bus is away Downs wait. In a shutdown of its own
 // group a watcher may be stopped before it hears.
 func (c *Context) Watch(ref Ref, fn func(c *Context, d Down)) Watch {
-	w := &watch{by: c.cell, epoch: c.cell.epoch, of: ref, fn: fn}
+	w := &watch{by: c.cell, epoch: c.cell.epoch.Load(), of: ref, fn: fn}
 	x := c.cell.more()
 	if x.watches == nil {
 		x.watches = make(map[*watch]struct{})
@@ -121,7 +121,7 @@ type downItem struct {
 
 func (d downItem) run(x *Context) {
 	c := x.cell
-	if d.w.epoch != c.epoch {
+	if d.w.epoch != c.epoch.Load() {
 		return
 	}
 	e := c.more()
