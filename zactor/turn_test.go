@@ -140,7 +140,7 @@ func TestTurnRaces(t *testing.T) {
 				case i%1000 == 500:
 					_ = ref.Tell(&testpb.Note{})
 				case s == 0 && i == each-100:
-					g.Stop(ref)
+					_ = g.Stop(ref)
 				}
 			}
 		})
