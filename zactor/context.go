@@ -94,6 +94,9 @@ func (c *Context) Now() time.Time { return c.batchTime() }
 // Self returns the actor's own ref.
 func (c *Context) Self() Ref { return Ref{cell: c.cell} }
 
+// Actor returns the actor's present instance: for handlers that many instances share.
+func (c *Context) Actor() Actor { return c.cell.actor }
+
 // Name returns the actor's name, "" if it has none.
 func (c *Context) Name() string { return c.cell.name }
 
