@@ -46,6 +46,8 @@ type Req struct {
 	Hops    uint8             // how often it was forwarded
 	Durable bool              // its success is told after the state is saved
 	Own     bool              // it asks that the object be owned here: it is not forwarded
+	Work    bool              // with Own: and is run then
+	Look    bool              // it asks where the object is, and has nothing created or claimed
 	Again   bool              // it could not be delivered to the owner once
 }
 
@@ -94,6 +96,16 @@ func (e *Entry) Admits() bool {
 	return e.Phase == Active && !e.Unknown && !e.Suspended && !e.Leaving && !e.TooOld
 }
 
+// Learn keeps a route that was committed, where nothing is known or something older, and nothing is under way. It reports whether
+// it did.
+func (e *Entry) Learn(r Route) bool {
+	if e.Phase != Absent && e.Phase != Cached || r.Version <= e.Route.Version {
+		return false
+	}
+	e.Phase, e.Route = Cached, r
+	return true
+}
+
 // Facts are what holds at the moment of an event.
 type Facts struct {
 	Self     zmsg.NodeRef
@@ -129,6 +141,7 @@ const (
 	Told                    // somebody says where the object lives (Route)
 	Undelivered             // a forwarded request (Req) has provably not arrived at Route
 	Expired                 // what is known about another's ownership is too old
+	Dirtied                 // the state was changed outside of a request
 
 	Transfer         // somebody asks that Target becomes the owner (Target, Notify)
 	Prepared         // the target can take it

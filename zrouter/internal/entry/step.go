@@ -70,6 +70,8 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 		if s.Phase == Cached {
 			s.Phase = Absent
 		}
+	case Dirtied:
+		s.Dirty = s.Dirty || s.Phase.Resident()
 	default:
 		s.move(ev)
 	}
@@ -260,7 +262,7 @@ func (s *step) place(ev *Event) {
 	wanted := false // of this node: by its home, by one that took this node for the home, or by name
 	for _, q := range s.take() {
 		switch {
-		case q.Own || s.f.OnDemand:
+		case !q.Look && (q.Own || s.f.OnDemand):
 			s.Queue = append(s.Queue, q)
 			wanted = wanted || q.Own || q.Hops > 0 || s.f.Home == s.f.Self
 		case ev.Found:
@@ -366,7 +368,7 @@ func (s *step) goOn() {
 }
 
 func (s *step) run(r Req) {
-	if r.Own {
+	if r.Own && !r.Work {
 		s.do(Effect{Op: Ack, Req: r})
 		return
 	}
