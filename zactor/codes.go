@@ -7,7 +7,7 @@ import (
 
 // codeCounters counts by code, with the counters resolved once.
 type codeCounters struct {
-	asks, errors         [zmsg.CodeConflict + 1]zmetrics.Counter
+	asks, errors         [zmsg.NumCodes]zmetrics.Counter
 	otherAsk, otherError zmetrics.Counter // of codes of applications
 }
 

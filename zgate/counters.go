@@ -16,7 +16,7 @@ type counters struct {
 	// Encodes.
 	encodePB, encodeText zmetrics.Counter
 
-	responses   [int(zmsg.CodeConflict) + 1]zmetrics.Counter
+	responses   [zmsg.NumCodes]zmetrics.Counter
 	application zmetrics.Counter
 	framework   zmetrics.Counter
 }

@@ -32,17 +32,34 @@ const (
 	CodeNotFound     Code = 18 // the thing asked for does not exist
 	CodeConflict     Code = 19 // somebody else changed it meanwhile
 
+	// Of stateful actors.
+	CodeNoNode         Code = 20 // no node that may own the object is ready
+	CodeMoved          Code = 21 // another node owns the object
+	CodeHandoff        Code = 22 // the object could not be handed over; it stays where it is
+	CodeHops           Code = 23 // forwarded too often
+	CodeRefused        Code = 24 // the node that was to take the object over does not
+	CodeFenced         Code = 25 // it ran, but its node lost the object before it was saved
+	CodeUnknownOutcome Code = 26 // nobody can tell whether it ran
+	CodeAgain          Code = 27 // nothing is wrong: try again
+	CodeNotInServer    Code = 28 // the object exists, but nobody has it in memory, and a request does not bring it there
+	CodeSchema         Code = 29 // the object's state was written by a newer version of the program
+	CodeUnusable       Code = 30 // the object's stored state cannot be read
+
+	// NumCodes is one more than the greatest code of the framework that this version knows.
+	NumCodes = 31
 	// CodeApplication is the first code that applications may use.
 	CodeApplication Code = 1000
 )
 
-var codeNames = [...]string{
+var codeNames = [NumCodes]string{
 	CodeOK: "ok", CodeInternal: "internal", CodeNoRoute: "no_route", CodeBusy: "busy", CodeTimeout: "timeout",
 	CodePanicked: "panicked", CodeStopped: "stopped", CodeBadRequest: "bad_request", CodeUnauthorized: "unauthorized",
 	CodeForbidden: "forbidden", CodeRateLimited: "rate_limited", CodeUnavailable: "unavailable",
 	CodeDraining: "draining", CodeTooLarge: "too_large", CodeCancelled: "cancelled",
 	CodeUnknownActor: "unknown_actor", CodeNodeLost: "node_lost", CodeCycle: "cycle", CodeNotFound: "not_found",
-	CodeConflict: "conflict",
+	CodeConflict: "conflict", CodeNoNode: "no_node", CodeMoved: "moved", CodeHandoff: "handoff", CodeHops: "hops",
+	CodeRefused: "refused", CodeFenced: "fenced", CodeUnknownOutcome: "unknown_outcome", CodeAgain: "again",
+	CodeNotInServer: "not_in_server", CodeSchema: "schema", CodeUnusable: "unusable",
 }
 
 // String returns the code's snake_case name, "application" from 1000 on, "framework" for a framework code that this
@@ -62,7 +79,8 @@ func (c Code) String() string {
 // to send again is another question: Outcome answers it.
 func (c Code) Retry() bool {
 	switch c {
-	case CodeBusy, CodeTimeout, CodeStopped, CodeRateLimited, CodeUnavailable, CodeDraining, CodeNodeLost, CodeConflict:
+	case CodeBusy, CodeTimeout, CodeStopped, CodeRateLimited, CodeUnavailable, CodeDraining, CodeNodeLost, CodeConflict,
+		CodeNoNode, CodeMoved, CodeHandoff, CodeHops, CodeRefused, CodeFenced, CodeUnknownOutcome, CodeAgain, CodeSchema:
 		return true
 	default:
 		return false

@@ -20,6 +20,17 @@ export const Code = {
   CYCLE: 17,
   NOT_FOUND: 18,
   CONFLICT: 19,
+  NO_NODE: 20,
+  MOVED: 21,
+  HANDOFF: 22,
+  HOPS: 23,
+  REFUSED: 24,
+  FENCED: 25,
+  UNKNOWN_OUTCOME: 26,
+  AGAIN: 27,
+  NOT_IN_SERVER: 28,
+  SCHEMA: 29,
+  UNUSABLE: 30,
   /** The first code that applications may use. */
   APPLICATION: 1000,
 } as const;
@@ -27,7 +38,8 @@ export const Code = {
 const names = [
   "ok", "internal", "no_route", "busy", "timeout", "panicked", "stopped", "bad_request", "unauthorized", "forbidden",
   "rate_limited", "unavailable", "draining", "too_large", "cancelled", "unknown_actor", "node_lost", "cycle",
-  "not_found", "conflict",
+  "not_found", "conflict", "no_node", "moved", "handoff", "hops", "refused", "fenced", "unknown_outcome", "again",
+  "not_in_server", "schema", "unusable",
 ];
 
 /** The code's snake_case name, "application" from 1000 on, "framework" for one that this version does not know. */
@@ -37,6 +49,7 @@ export function codeName(code: number): string {
 
 const retry = new Set<number>([
   Code.BUSY, Code.TIMEOUT, Code.STOPPED, Code.RATE_LIMITED, Code.UNAVAILABLE, Code.DRAINING, Code.NODE_LOST, Code.CONFLICT,
+  Code.NO_NODE, Code.MOVED, Code.HANDOFF, Code.HOPS, Code.REFUSED, Code.FENCED, Code.UNKNOWN_OUTCOME, Code.AGAIN, Code.SCHEMA,
 ]);
 
 /**

@@ -308,7 +308,7 @@ test("pure decisions", () => {
   assert.equal(backoff(1, 10, 0, 1, 3), 3);
   assert.equal(backoff(1, 10, 1, 0.5, 3), 4);
   assert.equal(messageId(JoinedSchema), 1002);
-  assert.deepEqual([0, 2, 19, 20, 999, 1000].map(codeName), ["ok", "no_route", "conflict", "framework", "framework", "application"]);
+  assert.deepEqual([0, 2, 19, 30, 31, 999, 1000].map(codeName), ["ok", "no_route", "conflict", "unusable", "framework", "framework", "application"]);
   assert.equal(new ZgameError(Code.BUSY, Outcome.NOT_EXECUTED, "full").message, "busy: full (code 3, not_executed)");
   assert.ok(new ZgameError(Code.BUSY, Outcome.NOT_EXECUTED, "").retryable);
 });
