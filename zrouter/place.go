@@ -1,0 +1,89 @@
+package zrouter
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+)
+
+// placement says where an object of one kind would live if nobody owned it: by weighted rendezvous hash over the nodes that are
+// ready and host the kind, those of the key's zone first. It is made of one list of nodes and never changes, so all may read it.
+//
+// All nodes that have the same list give the same answer. Where a node joins or leaves, or a weight changes, keys move only to or
+// from that node.
+type placement struct {
+	all   []homeNode
+	zones map[uint32][]homeNode // by number, of those nodes whose zone is one
+}
+
+// homeNode is one candidate. The epoch is no part of the seed: a node that starts again gets its keys back.
+type homeNode struct {
+	ref    zmsg.NodeRef
+	seed   uint64
+	weight float64
+}
+
+// newPlacement makes it for the kind typ; s may be nil.
+func newPlacement(s *zdiscovery.Snapshot, typ uint32) *placement {
+	p := &placement{}
+	if s == nil {
+		return p
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.State != zdiscovery.Ready || !slices.ContainsFunc(n.Kinds, func(k zdiscovery.Kind) bool { return k.Type == typ }) {
+			continue
+		}
+		h := homeNode{n.Ref, zmsg.Mix(zmsg.HashBytes(n.Ref.ID)), float64(cmp.Or(n.Weight, zdiscovery.DefaultWeight))}
+		p.all = append(p.all, h)
+		if z, ok := zoneNumber(n.Zone); ok {
+			if p.zones == nil {
+				p.zones = map[uint32][]homeNode{}
+			}
+			p.zones[z] = append(p.zones[z], h)
+		}
+	}
+	return p
+}
+
+// zoneNumber returns the number that a node's zone is, if it is one: written as a key's zone is, without leading zeros.
+func zoneNumber(zone string) (uint32, bool) {
+	n, err := strconv.ParseUint(zone, 10, 32)
+	if err != nil || n == 0 || zone[0] == '0' || zone[0] == '+' {
+		return 0, false
+	}
+	return uint32(n), true
+}
+
+// home returns the node where k would live, zero where there is none. It does not allocate.
+func (p *placement) home(k zmsg.Key) zmsg.NodeRef {
+	nodes := p.all
+	if k.Zone != 0 {
+		if near := p.zones[k.Zone]; near != nil {
+			nodes = near
+		}
+	}
+	if len(nodes) == 0 {
+		return zmsg.NodeRef{}
+	}
+	key := zmsg.HashBytes(k.ID) ^ zmsg.Mix(uint64(k.Type)<<32|uint64(k.Zone))
+	best, top := 0, 0.0
+	for i := range nodes {
+		n := &nodes[i]
+		// The score is weight / -ln(u) with u = 1 - v in (0, 1): shares are as the weights are. It is below weight / v, which saves
+		// nearly all logarithms. 53 bits fit a float64; int64 because that conversion is one instruction.
+		v := (float64(int64(^zmsg.Mix(key^n.seed)>>11)) + 0.5) * 0x1p-53
+		if n.weight < top*v {
+			continue
+		}
+		s := n.weight / -math.Log1p(-v)
+		if s > top || s == top && n.ref.ID < nodes[best].ref.ID {
+			best, top = i, s
+		}
+	}
+	return nodes[best].ref
+}

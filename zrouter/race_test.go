@@ -1,0 +1,5 @@
+//go:build race
+
+package zrouter
+
+const raceEnabled = true
