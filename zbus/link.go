@@ -434,6 +434,8 @@ func (l *Link) finish(e *ended, code zmsg.Code, text string) {
 	r := zmsg.Reply{Code: code, Outcome: zmsg.NotExecuted, Text: text}
 	if e.sent {
 		r.Outcome = zmsg.Unknown
+	} else {
+		r.Undelivered = code == zmsg.CodeUnavailable || code == zmsg.CodeNodeLost
 	}
 	e.replier.Reply(e.token, &r)
 }

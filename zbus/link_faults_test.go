@@ -149,7 +149,7 @@ func TestRefusedByBus(t *testing.T) {
 		if err := a.Send(to, message("x"), nil, 0); err != nil {
 			t.Fatal(err)
 		}
-		if x := a.request(t, to, "x", time.Hour); x.code != code || x.out != zmsg.NotExecuted {
+		if x := a.request(t, to, "x", time.Hour); x.code != code || x.out != zmsg.NotExecuted || x.undelivered != (code == zmsg.CodeUnavailable) {
 			t.Errorf("%v: outcome %+v", err, x)
 		}
 		want := 1
@@ -235,7 +235,7 @@ func TestExpiredIsNotSent(t *testing.T) {
 		if err := a.Send(to, m, o, 1); err != nil {
 			t.Fatal(err)
 		}
-		if x := <-o.ch; x.code != zmsg.CodeTimeout || x.out != zmsg.NotExecuted {
+		if x := <-o.ch; x.code != zmsg.CodeTimeout || x.out != zmsg.NotExecuted || x.undelivered {
 			t.Errorf("outcome %+v, want Timeout, NotExecuted: it was never sent", x)
 		}
 		close(bus.released)
@@ -257,7 +257,7 @@ func TestLost(t *testing.T) {
 	}
 	m := receiveWithin(t, release)
 	a.Lost(b.ref)
-	if x := o.next(t); x.code != zmsg.CodeNodeLost || x.out != zmsg.Unknown {
+	if x := o.next(t); x.code != zmsg.CodeNodeLost || x.out != zmsg.Unknown || x.undelivered {
 		t.Errorf("outcome %+v, want NodeLost, Unknown", x)
 	}
 	m.Reply(&zmsg.Reply{}) // late
@@ -398,8 +398,8 @@ func TestMissedBatchIsAnswered(t *testing.T) {
 	if x := a.request(t, to, "after", within); x.body != "after" {
 		t.Errorf("%+v", x)
 	}
-	if x := o.next(t); x.code != zmsg.CodeUnavailable || x.out != zmsg.NotExecuted {
-		t.Errorf("outcome %+v, want Unavailable, NotExecuted", x)
+	if x := o.next(t); x.code != zmsg.CodeUnavailable || x.out != zmsg.NotExecuted || !x.undelivered {
+		t.Errorf("outcome %+v, want Unavailable, NotExecuted, undelivered", x)
 	}
 }
 

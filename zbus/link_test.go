@@ -168,13 +168,17 @@ type outcome struct {
 	out   zmsg.Outcome
 	text  string
 	body  string
+
+	owner       zmsg.NodeRef
+	version     zmsg.RouteVersion
+	undelivered bool
 }
 
 func newOutcomes(room int) *outcomes { return &outcomes{make(chan outcome, room)} }
 
 func (o *outcomes) Reply(token uint64, r *zmsg.Reply) {
 	select {
-	case o.ch <- outcome{token, r.Code, r.Outcome, r.Text, string(r.Body)}:
+	case o.ch <- outcome{token, r.Code, r.Outcome, r.Text, string(r.Body), r.Owner, r.Version, r.Undelivered}:
 	default:
 		panic("more outcomes than requests")
 	}
@@ -325,8 +329,8 @@ func TestNobodyListens(t *testing.T) {
 			}
 		}
 		for range 20 {
-			if x := a.request(t, ghost, "hello", time.Hour); x.code != zmsg.CodeUnavailable || x.out != zmsg.NotExecuted {
-				t.Fatalf("outcome %+v, want Unavailable, NotExecuted", x)
+			if x := a.request(t, ghost, "hello", time.Hour); x.code != zmsg.CodeUnavailable || x.out != zmsg.NotExecuted || !x.undelivered {
+				t.Fatalf("outcome %+v, want Unavailable, NotExecuted, undelivered", x)
 			}
 		}
 		if n := a.count(t, "dropped_total", "no_responders"); n != 3 {
@@ -439,7 +443,7 @@ func TestSizes(t *testing.T) {
 		limit := 0
 		b := c.start(t, "b", zbus.Handlers{Actor: func(to uint64, m *zmsg.Message) {
 			if to == 2 { // a reply above the limit
-				m.Reply(&zmsg.Reply{ID: 9, Body: make([]byte, limit)})
+				m.Reply(&zmsg.Reply{ID: 9, Body: make([]byte, limit), Owner: zmsg.NodeRef{ID: "b", Epoch: 7}, Version: 3})
 				m.Release()
 				return
 			}
@@ -463,8 +467,8 @@ func TestSizes(t *testing.T) {
 			}
 		}
 		to.Actor = 2
-		if x := a.request(t, to, "", within); x.code != zmsg.CodeTooLarge || x.out != zmsg.Executed {
-			t.Errorf("large reply: %+v, want TooLarge, Executed", x)
+		if x := a.request(t, to, "", within); x.code != zmsg.CodeTooLarge || x.out != zmsg.Executed || x.owner != b.ref || x.version != 3 {
+			t.Errorf("large reply: %+v, want TooLarge, Executed, of version 3 of b", x)
 		}
 		if x := a.request(t, zmsg.Address{Node: b.ref, Actor: 1}, "ok", within); x.body != "ok" {
 			t.Errorf("afterwards: %+v", x)
@@ -500,7 +504,7 @@ func TestBusStops(t *testing.T) {
 			eventually(t, "all are there", func() bool { return held.Load() == inFlight })
 			c.setUp(t, false)
 			for range inFlight {
-				if x := o.next(t); x.code != zmsg.CodeUnavailable || x.out != zmsg.Unknown {
+				if x := o.next(t); x.code != zmsg.CodeUnavailable || x.out != zmsg.Unknown || x.undelivered {
 					t.Fatalf("outcome %+v, want Unavailable, Unknown", x)
 				}
 			}
@@ -700,7 +704,7 @@ func TestEverythingTravels(t *testing.T) {
 		m.Trace = zmsg.TraceID{1, 2, 3}
 		m.Chain = []uint64{8, 9}
 		m.Hops = 3
-		check := func(send func(o *outcomes) error) {
+		check := func(owner zmsg.NodeRef, send func(o *outcomes) error) {
 			o := newOutcomes(1)
 			if err := send(o); err != nil {
 				t.Fatal(err)
@@ -718,17 +722,19 @@ func TestEverythingTravels(t *testing.T) {
 			if left := time.Until(x.Deadline); left > time.Hour+time.Second || left < time.Hour-within {
 				t.Errorf("%v left of an hour", left)
 			}
-			x.Reply(&zmsg.Reply{Code: 1234, Outcome: zmsg.Executed, Text: "no", Body: []byte("why")})
+			x.Reply(&zmsg.Reply{Code: 1234, Outcome: zmsg.Executed, Text: "no", Body: []byte("why"), Owner: owner, Version: 6, Undelivered: true})
 			x.Release()
-			if y := o.next(t); y != (outcome{1, 1234, zmsg.Executed, "no", "why"}) {
+			if y := o.next(t); y != (outcome{1, 1234, zmsg.Executed, "no", "why", owner, 6, false}) {
 				t.Errorf("reply %+v", y)
 			}
 		}
-		check(func(o *outcomes) error { return a.Send(zmsg.Address{Node: b.ref, Actor: 42}, m, o, 1) })
-		check(func(o *outcomes) error {
-			e := &zmsg.Envelope{Key: zmsg.Key{Type: 1, Zone: 2, ID: "three"}, Version: 4, Owner: b.ref}
-			return a.SendObject(b.ref, e, m, o, 1)
-		})
+		check(zmsg.NodeRef{}, func(o *outcomes) error { return a.Send(zmsg.Address{Node: b.ref, Actor: 42}, m, o, 1) })
+		for _, owner := range []zmsg.NodeRef{b.ref, {ID: "c", Epoch: 5}} { // it has answered itself, or another has by it
+			check(owner, func(o *outcomes) error {
+				e := &zmsg.Envelope{Key: zmsg.Key{Type: 1, Zone: 2, ID: "three"}, Version: 4, Owner: b.ref}
+				return a.SendObject(b.ref, e, m, o, 1)
+			})
+		}
 	})
 }
 

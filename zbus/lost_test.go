@@ -20,9 +20,16 @@ func TestLostWhileARequestIsBeingPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	receiveWithin(t, g.entered)
+	behind := newOutcomes(1)
+	if err := a.Send(zmsg.Address{Node: dead, Actor: 1}, message("x"), behind, 1); err != nil {
+		t.Fatal(err)
+	}
 	a.Lost(dead)
+	if x := behind.next(t); x.code != zmsg.CodeNodeLost || x.out != zmsg.NotExecuted || !x.undelivered {
+		t.Errorf("a request that was not sent yet ended with %+v, want node lost, not executed, undelivered", x)
+	}
 	close(g.released)
-	if x := o.next(t); x.code != zmsg.CodeUnavailable || x.out != zmsg.NotExecuted {
-		t.Errorf("the request ended with %+v, want unavailable, not executed", x)
+	if x := o.next(t); x.code != zmsg.CodeUnavailable || x.out != zmsg.NotExecuted || !x.undelivered {
+		t.Errorf("the request ended with %+v, want unavailable, not executed, undelivered", x)
 	}
 }

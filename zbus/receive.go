@@ -364,7 +364,14 @@ func (l *Link) replied(p *peer, e *zmsg.Envelope) {
 	l.mu.Unlock()
 	l.counts.replies.Inc()
 	r := &l.in.reply
-	*r = zmsg.Reply{ID: e.ID, Code: e.Code, Outcome: e.Outcome, Text: e.Text, Body: e.Body}
+	*r = zmsg.Reply{ID: e.ID, Code: e.Code, Outcome: e.Outcome, Text: e.Text, Body: e.Body, Version: e.Version}
+	switch e.Owner { // so that whoever keeps it does not keep the batch
+	case zmsg.NodeRef{}:
+	case p.ref:
+		r.Owner = p.ref
+	default:
+		r.Owner = zmsg.NodeRef{ID: l.in.intern(e.Owner.ID), Epoch: e.Owner.Epoch}
+	}
 	q.replier.Reply(q.token, r)
 	l.poke()
 }

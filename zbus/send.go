@@ -153,13 +153,13 @@ func (ln *lane) reply(token uint64, r *zmsg.Reply, deadline time.Duration) {
 	l := ln.link
 	e := zmsg.Envelope{
 		Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY, Request: token,
-		ID: r.ID, Code: r.Code, Outcome: r.Outcome, Text: r.Text, Body: r.Body,
+		ID: r.ID, Code: r.Code, Outcome: r.Outcome, Text: r.Text, Body: r.Body, Owner: r.Owner, Version: r.Version,
 	}
 	if e.Body == nil && r.Value != nil {
 		buf := replyBuffers.Get().(*[]byte)
 		b, err := proto.MarshalOptions{}.MarshalAppend((*buf)[:0], r.Value)
 		if err != nil {
-			e = zmsg.Envelope{Kind: e.Kind, Request: token, Code: zmsg.CodeInternal, Text: "the reply does not encode"}
+			e.ID, e.Code, e.Outcome, e.Text = 0, zmsg.CodeInternal, zmsg.Executed, "the reply does not encode"
 			b = b[:0]
 		} else {
 			e.Body = b
@@ -181,10 +181,7 @@ func (ln *lane) reply(token uint64, r *zmsg.Reply, deadline time.Duration) {
 		l.counts.drop("full", 1)
 	default:
 		if int64(len(e.Body)) > l.maxBytes.Load() || l.enqueueReplyLocked(ln, &e, deadline) != nil {
-			e = zmsg.Envelope{
-				Kind: e.Kind, Request: token, Code: zmsg.CodeTooLarge, Outcome: r.Outcome,
-				Text: "the reply is above the bus's limit",
-			}
+			e.ID, e.Code, e.Text, e.Body = 0, zmsg.CodeTooLarge, "the reply is above the bus's limit", nil
 			_ = l.enqueueReplyLocked(ln, &e, deadline) // a few bytes: never above the limit
 		}
 	}

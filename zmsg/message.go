@@ -79,6 +79,14 @@ type Reply struct {
 	Text    string
 	Body    []byte        // encoded answer; may be nil where Value is set
 	Value   proto.Message // decoded answer; may be nil where Body is set
+
+	// Owner and Version say who owned the object that answered, and since which version; zero where no object did.
+	Owner   NodeRef
+	Version RouteVersion
+	// Undelivered is set by the link of the node that asked: the request provably did not reach the other node, for want of a bus or because
+	// nobody there has the address any more. It does not travel. An error without it says nothing of that: a deadline
+	// that passed before the sending does not set it.
+	Undelivered bool
 }
 
 // Err returns nil for CodeOK, else an *Error.
