@@ -118,6 +118,7 @@ type recordedHead struct {
 	Trace   traceID         `json:"trace,omitzero"`
 	Chain   []uint64        `json:"chain,omitempty"`
 	Hops    uint32          `json:"hops,omitempty"`
+	Once    string          `json:"once,omitempty"`
 	LeftNs  int64           `json:"left_ns,omitempty"` // until the deadline; 0: none
 	Wants   bool            `json:"wants,omitempty"`   // somebody waits for a reply
 }

@@ -60,7 +60,7 @@ type Handlers struct {
 	// Queue gets a message of a topic for one of this node's members of a queue, and owns m. It answers m as soon as it is in
 	// a mailbox, or with why it is in none. topic and queue are valid during the call only.
 	Queue func(topic, queue string, m *zmsg.Message)
-	// Object gets a message for a stateful actor and owns m; e (Key, Version, Owner) is valid during the call only.
+	// Object gets a message for a stateful actor and owns m; e (Key, Version, and as Owner the origin) is valid during the call only.
 	Object func(e *zmsg.Envelope, m *zmsg.Message)
 	// Control gets what nodes tell each other (SendControl). e is valid during the call only. It returns false for what is
 	// not of this wire, which the link counts and logs.
@@ -132,6 +132,7 @@ var (
 	errTooLarge error = &zmsg.Error{Code: zmsg.CodeTooLarge, Outcome: zmsg.NotExecuted, Text: "the message is above the bus's limit"}
 	errExpired  error = &zmsg.Error{Code: zmsg.CodeTimeout, Outcome: zmsg.NotExecuted, Text: "the deadline passed before the request was sent"}
 	errNowhere  error = &zmsg.Error{Code: zmsg.CodeUnknownActor, Outcome: zmsg.NotExecuted, Text: "the address names no node"}
+	errOnce     error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "an idempotency key has at most 128 bytes of UTF-8"}
 	errGroup    error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "a group's name has 1 to 256 bytes"}
 	errTopic    error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the name of a topic, or of a queue, has 1 to 256 bytes"}
 )

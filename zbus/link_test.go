@@ -703,7 +703,7 @@ func TestEverythingTravels(t *testing.T) {
 		m.Deadline = time.Now().Add(time.Hour)
 		m.Trace = zmsg.TraceID{1, 2, 3}
 		m.Chain = []uint64{8, 9}
-		m.Hops = 3
+		m.Hops, m.Once = 3, "ann/41"
 		check := func(owner zmsg.NodeRef, send func(o *outcomes) error) {
 			o := newOutcomes(1)
 			if err := send(o); err != nil {
@@ -716,7 +716,7 @@ func TestEverythingTravels(t *testing.T) {
 				t.Fatal("never came")
 			}
 			if x.ID != m.ID || x.Seq != m.Seq || x.User != m.User || !x.Client || x.Session != m.Session || x.From != m.From ||
-				x.Trace != m.Trace || fmt.Sprint(x.Chain) != fmt.Sprint(m.Chain) || x.Hops != m.Hops || string(x.Body()) != "body" || !x.Wants() {
+				x.Trace != m.Trace || fmt.Sprint(x.Chain) != fmt.Sprint(m.Chain) || x.Hops != m.Hops || x.Once != m.Once || string(x.Body()) != "body" || !x.Wants() {
 				t.Errorf("came as %+v, want %+v", x, m)
 			}
 			if left := time.Until(x.Deadline); left > time.Hour+time.Second || left < time.Hour-within {
@@ -729,6 +729,19 @@ func TestEverythingTravels(t *testing.T) {
 			}
 		}
 		check(zmsg.NodeRef{}, func(o *outcomes) error { return a.Send(zmsg.Address{Node: b.ref, Actor: 42}, m, o, 1) })
+		for _, once := range []string{strings.Repeat("x", 129), "a\xff"} {
+			bad := message("body")
+			bad.Once = once
+			for _, err := range []error{
+				a.Send(zmsg.Address{Node: b.ref, Actor: 42}, bad, nil, 0),
+				a.SendObject(b.ref, &zmsg.Envelope{Key: zmsg.Key{Type: 1}}, bad, newOutcomes(1), 1),
+			} {
+				if !errors.Is(err, zmsg.ErrBadRequest) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+					t.Errorf("idempotency key %q: %v, want ErrBadRequest", once, err)
+				}
+			}
+		}
+		m.Once = strings.Repeat("x", 128)
 		for _, owner := range []zmsg.NodeRef{b.ref, {ID: "c", Epoch: 5}} { // it has answered itself, or another has by it
 			check(owner, func(o *outcomes) error {
 				e := &zmsg.Envelope{Key: zmsg.Key{Type: 1, Zone: 2, ID: "three"}, Version: 4, Owner: b.ref}

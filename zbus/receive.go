@@ -323,7 +323,7 @@ func (l *Link) message(p *peer, e *zmsg.Envelope, now time.Time) *zmsg.Message {
 	default:
 		m.Session.Gate.ID = l.in.intern(e.Session.Gate.ID)
 	}
-	m.Trace, m.Hops = e.Trace, e.Hops
+	m.Trace, m.Hops, m.Once = e.Trace, e.Hops, strings.Clone(e.Once)
 	if len(e.Chain) > 0 {
 		m.Chain = slices.Clone(e.Chain)
 	}

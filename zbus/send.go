@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,14 +19,14 @@ import (
 //
 // With an error nothing was sent and r is not called. Errors carry a zmsg.Code, NotExecuted: CodeUnavailable (bus
 // down, link closed), CodeBusy (too much waits), CodeTooLarge, CodeTimeout (the deadline has passed), CodeBadRequest
-// (the value does not encode), CodeUnknownActor (the address is empty, or its node's id longer than any is).
+// (the value does not encode, or Once is too long), CodeUnknownActor (the address is empty, or its node's id longer than any is).
 func (l *Link) Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error {
 	e := zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: to.Actor}
 	return l.sendMessage(to.Node, &e, m, r, token)
 }
 
-// SendObject sends m to the stateful actor e.Key at a node that should own it; e.Version and e.Owner go with it. It is
-// like Send otherwise.
+// SendObject sends m to the stateful actor e.Key at a node that should own it; with it go e.Version, the newest that is known, and
+// e.Owner, the node whose request it was at first. It is like Send otherwise.
 func (l *Link) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error {
 	c := zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_OBJECT, Key: e.Key, Version: e.Version, Owner: e.Owner}
 	return l.sendMessage(to, &c, m, r, token)
@@ -42,6 +43,12 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	e.ID, e.Seq, e.Body = m.ID, m.Seq, body
 	e.Session, e.User, e.Client = m.Session, m.User, m.Client
 	e.Trace, e.Chain, e.Hops = m.Trace, m.Chain, m.Hops
+	if m.Once != "" {
+		if len(m.Once) > zmsg.MaxOnce || !utf8.ValidString(m.Once) {
+			return errOnce
+		}
+		e.Once = m.Once
+	}
 	if l.self.Is(m.From.Node) {
 		e.FromActor = m.From.Actor
 	}

@@ -101,7 +101,7 @@ func TestBadUTF8IsReplaced(t *testing.T) {
 	}
 	batch := AppendBatchHead(nil, BatchHead{From: NodeRef{ID: bad}})
 	batch = AppendBatchEnvelope(batch, &Envelope{
-		Text: bad, User: bad, Group: bad, Session: SessionRef{Gate: NodeRef{ID: bad}}, Key: Key{ID: bad}, Owner: NodeRef{ID: bad},
+		Text: bad, User: bad, Group: bad, Session: SessionRef{Gate: NodeRef{ID: bad}}, Key: Key{ID: bad}, Owner: NodeRef{ID: bad}, Once: bad,
 	})
 	var w wirepb.Batch
 	if err := proto.Unmarshal(batch, &w); err != nil {
@@ -109,7 +109,7 @@ func TestBadUTF8IsReplaced(t *testing.T) {
 	}
 	want := "a\ufffdb"
 	e := w.GetEnvelopes()[0]
-	for i, s := range []string{w.GetNode(), e.GetText(), e.GetUser(), e.GetGroup(), e.GetGate(), e.GetKeyId(), e.GetOwner()} {
+	for i, s := range []string{w.GetNode(), e.GetText(), e.GetUser(), e.GetGroup(), e.GetGate(), e.GetKeyId(), e.GetOwner(), e.GetOnce()} {
 		if s != want {
 			t.Errorf("string %d is %q", i, s)
 		}

@@ -32,6 +32,7 @@ type Envelope struct {
 	Key       Key
 	Version   RouteVersion
 	Owner     NodeRef
+	Once      string
 }
 
 // BatchHead is the head of a batch: who sent it, and which of the sender's batches to this subject it is, from 1. The

@@ -40,6 +40,7 @@ const (
 	envVersion    = 29
 	envOwner      = 30
 	envOwnerEpoch = 31
+	envOnce       = 32
 )
 
 // AppendEnvelope appends e as one wirepb.Envelope: the bytes that deterministic proto.Marshal gives. Bytes of its
@@ -67,7 +68,8 @@ func (e *Envelope) Size() int {
 		sizeBytes(envGroup, len(e.Group)) + sizeUint(envClass, uint64(e.Class)) +
 		sizeUint(envKeyType, uint64(e.Key.Type)) + sizeUint(envKeyZone, uint64(e.Key.Zone)) +
 		sizeBytes(envKeyID, len(e.Key.ID)) + sizeUint(envVersion, uint64(e.Version)) +
-		sizeBytes(envOwner, len(e.Owner.ID)) + sizeUint(envOwnerEpoch, e.Owner.Epoch)
+		sizeBytes(envOwner, len(e.Owner.ID)) + sizeUint(envOwnerEpoch, e.Owner.Epoch) +
+		sizeBytes(envOnce, len(e.Once))
 	if e.Client {
 		n += tagSize(envClient) + 1
 	}
@@ -111,11 +113,12 @@ func appendEnvelope(b []byte, e *Envelope) []byte {
 	b = appendString(b, envKeyID, e.Key.ID)
 	b = appendUint(b, envVersion, uint64(e.Version))
 	b = appendString(b, envOwner, e.Owner.ID)
-	return appendUint(b, envOwnerEpoch, e.Owner.Epoch)
+	b = appendUint(b, envOwnerEpoch, e.Owner.Epoch)
+	return appendString(b, envOnce, e.Once)
 }
 
 func (e *Envelope) valid() bool {
-	return valid(e.Text) && valid(e.Session.Gate.ID) && valid(e.User) && valid(e.Group) && valid(e.Key.ID) && valid(e.Owner.ID)
+	return valid(e.Text) && valid(e.Session.Gate.ID) && valid(e.User) && valid(e.Group) && valid(e.Key.ID) && valid(e.Owner.ID) && valid(e.Once)
 }
 
 func valid(s string) bool { return s == "" || utf8.ValidString(s) }
@@ -123,7 +126,7 @@ func valid(s string) bool { return s == "" || utf8.ValidString(s) }
 func (e *Envelope) cleaned() Envelope {
 	c := *e
 	c.Text, c.Session.Gate.ID, c.User = clean(c.Text), clean(c.Session.Gate.ID), clean(c.User)
-	c.Group, c.Key.ID, c.Owner.ID = clean(c.Group), clean(c.Key.ID), clean(c.Owner.ID)
+	c.Group, c.Key.ID, c.Owner.ID, c.Once = clean(c.Group), clean(c.Key.ID), clean(c.Owner.ID), clean(c.Once)
 	return c
 }
 
@@ -227,6 +230,8 @@ func (e *Envelope) setBytes(f *field) (ok bool) {
 		s = &e.Key.ID
 	case envOwner:
 		s = &e.Owner.ID
+	case envOnce:
+		s = &e.Once
 	case envBody:
 		e.Body = f.data
 		return true

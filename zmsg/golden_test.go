@@ -121,6 +121,13 @@ func goldenBatches() []goldenBatch {
 		}},
 		{"a watched actor is down", head, []Envelope{{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL, ID: 19, Request: 3, Code: 2}}},
 		{"noted", head, []Envelope{{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_CONTROL, ID: 20, Request: 3, Seq: 19}}},
+		{"object, once, and who answers", head, []Envelope{
+			{
+				Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_OBJECT, Request: 13, ID: 2001, TimeoutMs: 4900, Hops: 1, Key: Key{Type: 2, ID: "go"},
+				Version: 3, Owner: NodeRef{ID: "gate-1", Epoch: 1 << 40}, Once: "ann/41",
+			},
+			{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY, Request: 13, ID: 2002, Body: []byte{1}, Version: 4, Owner: NodeRef{ID: "node-2", Epoch: 78}},
+		}},
 		{"several envelopes", BatchHead{From: head.From, Number: 1 << 50}, []Envelope{request, reply, request}},
 	}
 }

@@ -28,6 +28,8 @@ type Message struct {
 	Trace    TraceID
 	Chain    []uint64 // UIDs of the actors that wait for the end of this request, outermost first; read only
 	Hops     uint32
+	// Once is the request's idempotency key, at most MaxOnce bytes of UTF-8; "": none. A stateful actor runs requests of one key once.
+	Once string
 
 	// Value is the decoded body, or the message itself where sender and receiver share a process; nil if only the
 	// bytes are there. Nobody changes it after sending.
@@ -39,6 +41,9 @@ type Message struct {
 	token   uint64
 	pooled  bool
 }
+
+// MaxOnce is how long Message.Once may be, in bytes.
+const MaxOnce = 128
 
 // Replier takes the one outcome of a request. A session at a gate, a waiting Ask, and the table of requests of a Link
 // are repliers.
@@ -204,5 +209,5 @@ func (m *Message) ReplyError(err error) bool {
 // CopyHead copies everything but body, value and reply slot from o. The chain is shared: it is read only.
 func (m *Message) CopyHead(o *Message) {
 	m.ID, m.Seq, m.User, m.Session, m.Client, m.From = o.ID, o.Seq, o.User, o.Session, o.Client, o.From
-	m.Deadline, m.Trace, m.Chain, m.Hops = o.Deadline, o.Trace, o.Chain, o.Hops
+	m.Deadline, m.Trace, m.Chain, m.Hops, m.Once = o.Deadline, o.Trace, o.Chain, o.Hops, o.Once
 }

@@ -1103,9 +1103,10 @@ type Envelope struct {
 	KeyType       uint32 `protobuf:"varint,26,opt,name=key_type,json=keyType,proto3" json:"key_type,omitempty"`
 	KeyZone       uint32 `protobuf:"varint,27,opt,name=key_zone,json=keyZone,proto3" json:"key_zone,omitempty"`
 	KeyId         string `protobuf:"bytes,28,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	RouteVersion  uint64 `protobuf:"varint,29,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"`
-	Owner         string `protobuf:"bytes,30,opt,name=owner,proto3" json:"owner,omitempty"`
+	RouteVersion  uint64 `protobuf:"varint,29,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"` // object: the newest that the request has met; reply: of the object that answered
+	Owner         string `protobuf:"bytes,30,opt,name=owner,proto3" json:"owner,omitempty"`                                    // object: the origin, whose request it was at first; reply: who owned the object that answered
 	OwnerEpoch    uint64 `protobuf:"varint,31,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
+	Once          string `protobuf:"bytes,32,opt,name=once,proto3" json:"once,omitempty"` // the request's idempotency key, at most 128 bytes; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,6 +1351,13 @@ func (x *Envelope) GetOwnerEpoch() uint64 {
 	return 0
 }
 
+func (x *Envelope) GetOnce() string {
+	if x != nil {
+		return x.Once
+	}
+	return ""
+}
+
 // SessionClosed tells an actor that a session it watches has ended.
 type SessionClosed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1516,7 +1524,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x120\n" +
-	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\x8e\x06\n" +
+	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\xa2\x06\n" +
 	"\bEnvelope\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.zgame.v1.EnvelopeKindR\x04kind\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x1d\n" +
@@ -1555,7 +1563,8 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\rroute_version\x18\x1d \x01(\x04R\frouteVersion\x12\x14\n" +
 	"\x05owner\x18\x1e \x01(\tR\x05owner\x12\x1f\n" +
 	"\vowner_epoch\x18\x1f \x01(\x04R\n" +
-	"ownerEpoch\"\xc2\x01\n" +
+	"ownerEpoch\x12\x12\n" +
+	"\x04once\x18  \x01(\tR\x04once\"\xc2\x01\n" +
 	"\rSessionClosed\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +
