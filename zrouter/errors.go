@@ -164,6 +164,7 @@ var causeErrors = [...]*zmsg.Error{
 	entry.Unconfirmed: {Code: zmsg.CodeUnknownOutcome, Outcome: zmsg.Unknown, Text: "it was handed to a new owner that does not answer"},
 	entry.Lost:        coded(ErrFenced),
 	entry.Broken:      {Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the object's handler panicked; its last saved state is loaded again"},
+	entry.Unsavable:   coded(ErrTooLarge),
 }
 
 func coded(err error) *zmsg.Error { return err.(*zmsg.Error) } //nolint:errorlint // the sentinels above are just that

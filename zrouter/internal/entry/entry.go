@@ -47,6 +47,7 @@ type Req struct {
 	Durable bool              // its success is told after the state is saved
 	Own     bool              // it asks that the object be owned here: it is not forwarded
 	Work    bool              // with Own: and is run then
+	Make    bool              // with Own: and is created if it is not there, whatever the kind says
 	Look    bool              // it asks where the object is, and has nothing created or claimed
 	Again   bool              // it could not be delivered to the owner once
 }
@@ -166,6 +167,7 @@ type Event struct {
 	Rev       uint64
 	OwnerDead bool // it is proven that the record's owner never serves again
 	Dirty     bool // the handler has changed the state
+	Unsavable bool // Failed: and will again, as long as the state is as it is
 	Target    zmsg.NodeRef
 	Notify    bool
 	From      zmsg.NodeRef
@@ -212,7 +214,7 @@ func (o Op) String() string { return opNames[o] }
 // Cause is why a request is refused.
 type Cause uint8
 
-// The causes. All but the last three mean that the request was not executed.
+// The causes. All but the last four mean that the request was not executed.
 const (
 	Busy        Cause = iota // the queue is full
 	Unavailable              // the store does not answer, no node can own it, or this one may not serve now
@@ -227,9 +229,10 @@ const (
 	Unconfirmed              // it was handed to a new owner that did not answer: unknown
 	Lost                     // it ran, and the memory was lost before it was saved: unknown
 	Broken                   // its handler panicked: unknown
+	Unsavable                // it ran, and left a state that cannot be saved
 )
 
-var causeNames = [...]string{"busy", "unavailable", "contended", "hops", "not_found", "not_in_server", "moved", "unusable", "refused", "unended", "unconfirmed", "lost", "panicked"}
+var causeNames = [...]string{"busy", "unavailable", "contended", "hops", "not_found", "not_in_server", "moved", "unusable", "refused", "unended", "unconfirmed", "lost", "panicked", "unsavable"}
 
 // String returns the cause's name in lower case, fit for a metric label.
 func (c Cause) String() string { return causeNames[c] }

@@ -24,7 +24,7 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 	case Conflicted:
 		s.conflicted()
 	case Failed:
-		s.failed()
+		s.failed(ev)
 	case Unclear:
 		s.Unknown = true
 		s.do(Effect{Op: Resolve})
@@ -262,7 +262,7 @@ func (s *step) place(ev *Event) {
 	wanted := false // of this node: by its home, by one that took this node for the home, or by name
 	for _, q := range s.take() {
 		switch {
-		case !q.Look && (q.Own || s.f.OnDemand):
+		case !q.Look && (s.f.OnDemand || q.Own && (ev.Found || q.Make)):
 			s.Queue = append(s.Queue, q)
 			wanted = wanted || q.Own || q.Hops > 0 || s.f.Home == s.f.Self
 		case ev.Found:
@@ -382,7 +382,7 @@ func (s *step) ran(ev *Event) {
 	switch {
 	case ev.Req.Durable && (s.Dirty || s.Writing):
 		s.held = append(s.held, held{req: ev.Req})
-		s.save() // Freezing: the move saves it
+		s.saveHeld()
 	case (s.Phase == Active || s.Phase == Freezing) && !s.Suspended && !s.Unknown:
 		s.do(Effect{Op: Ack, Req: ev.Req})
 	default:

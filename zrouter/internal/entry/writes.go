@@ -46,8 +46,11 @@ func (s *step) conflicted() {
 	}
 }
 
-func (s *step) failed() {
+func (s *step) failed(ev *Event) {
 	s.Writing, s.Unknown = false, false
+	if ev.Unsavable {
+		s.answerUnsavable()
+	}
 	switch s.Phase { //nolint:exhaustive // in the others no write is under way
 	case Claiming:
 		s.refuseAll(Unavailable)
@@ -76,6 +79,19 @@ func (s *step) failed() {
 	}
 }
 
+// answerUnsavable ends what waits for a save that will not come.
+func (s *step) answerUnsavable() {
+	kept := s.held[:0]
+	for _, h := range s.held {
+		if h.req.Durable && h.saved {
+			s.answer(h.req, Unsavable)
+		} else {
+			kept = append(kept, h)
+		}
+	}
+	s.held = kept
+}
+
 // unsaved takes back what a write was to save.
 func (s *step) unsaved() {
 	s.Dirty = true
@@ -97,9 +113,16 @@ func (s *step) ackSaved() {
 	s.held = kept
 	for _, h := range s.held { // ran while the save was under way
 		if h.req.Durable {
-			s.save()
+			s.saveHeld()
 			break
 		}
+	}
+}
+
+// saveHeld saves for a success that waits for it, unless another write follows that saves it: that of a release, or of a move.
+func (s *step) saveHeld() {
+	if !s.Leaving || s.Running > 0 {
+		s.save()
 	}
 }
 

@@ -1,0 +1,236 @@
+package zrouter
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+
+	"zgame/zactor"
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
+	"zgame/zstore"
+)
+
+// call is one request, or one-way message, on its way through this node. It stands in for who waits for the outcome, wherever the
+// message goes: so the entry hears how each ends.
+type call struct {
+	set     *ManagerSet
+	key     zmsg.Key
+	req     entry.Req
+	route   entry.Route       // where it was forwarded to
+	res     *residence        // whose mailbox has it
+	m       *zmsg.Message     // while it waits here, or is forwarded
+	origin  zmsg.NodeRef      // whose request it was at first
+	hint    zmsg.RouteVersion // that it came with
+	once    string
+	then    func(r Route, err error)               // who waits, where that is a function
+	work    func(c *zactor.Context)                // runs in place of a message
+	make    func(k zmsg.Key) (zstore.Write, error) // the first state, where it is not there
+	asked   bool                                   // PullOnlineServer was asked
+	durable atomic.Bool                            // the handler wants its answer told after the save
+
+	reply zmsg.Reply // the outcome, as soon as it is known
+
+	mu    sync.Mutex // guards what follows: handlers ask who waits while the outcome is given
+	gen   uint64
+	to    zmsg.Replier // who waits, nil where it is one-way
+	token uint64
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+func (s *ManagerSet) newCall(k zmsg.Key, m *zmsg.Message) *call {
+	c := calls.Get().(*call)
+	c.set, c.key, c.m = s, k, m
+	c.req.ID = s.lastID.Add(1)
+	if m != nil {
+		c.to, c.token = m.TakeReplier()
+		c.once = m.Once
+	}
+	return c
+}
+
+// Tokens of a call as a zmsg.Replier.
+const (
+	runs     = 0 // the outcome of its handler
+	forwards = 1 // the outcome at another node
+)
+
+func (c *call) replier(kind uint64) (zmsg.Replier, uint64) { return c, c.gen<<1 | kind }
+
+// Reply implements zmsg.Replier.
+func (c *call) Reply(token uint64, r *zmsg.Reply) {
+	c.mu.Lock()
+	mine := token>>1 == c.gen
+	c.mu.Unlock()
+	switch {
+	case !mine:
+		c.set.counts.late.Inc()
+	case token&1 == forwards:
+		c.forwarded(r)
+	default:
+		c.ran(r)
+	}
+}
+
+// OnGiveUp implements zmsg.Waiter for who waits, if he is one.
+func (c *call) OnGiveUp(token uint64, w zmsg.GiveUp, arg uint64) bool {
+	to, inner := c.waiter(token)
+	return to == nil || to.OnGiveUp(inner, w, arg)
+}
+
+// Forget implements zmsg.Waiter.
+func (c *call) Forget(token uint64, w zmsg.GiveUp) {
+	if to, inner := c.waiter(token); to != nil {
+		to.Forget(inner, w)
+	}
+}
+
+func (c *call) waiter(token uint64) (zmsg.Waiter, uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if token>>1 != c.gen {
+		return nil, 0
+	}
+	w, _ := c.to.(zmsg.Waiter)
+	return w, c.token
+}
+
+// turn makes what Ref.Turn runs of the call's work, and what is done where it does not come to that.
+func (c *call) turn(res *residence) (run func(*zactor.Context), dropped func()) {
+	c.res = res
+	to, token := c.replier(runs)
+	run = func(zc *zactor.Context) {
+		if _, err := res.begin(nil, c); err != nil {
+			r := zmsg.ErrorReply(err)
+			r.Outcome = zmsg.NotExecuted
+			to.Reply(token, &r)
+			return
+		}
+		outcome := zmsg.ErrorReply(zmsg.ErrPanicked)
+		defer func() { to.Reply(token, &outcome) }() // also while it panics: then the residence is inside
+		c.work(zc)
+		res.finish()
+		outcome = zmsg.Reply{}
+	}
+	return run, func() {
+		r := zmsg.ErrorReply(zmsg.ErrStopped)
+		to.Reply(token, &r)
+	}
+}
+
+// fail makes err the outcome.
+func (c *call) fail(err error) { c.reply = zmsg.ErrorReply(err) }
+
+// ran takes the outcome of the handler, or that it did not come to it.
+func (c *call) ran(r *zmsg.Reply) {
+	res := c.res
+	o := res.o
+	var kept zmsg.Reply
+	if c.once != "" && res.ring != nil {
+		kept = encoded(r)
+	}
+	t := res.sh.lock()
+	c.reply = *r
+	if c.once != "" && res.ring != nil && (r.Code == zmsg.CodeOK || r.Outcome != zmsg.NotExecuted) {
+		delete(res.running, c.once)
+		if !res.dropped && r.Outcome != zmsg.Unknown && !res.inside.Load() {
+			if err := res.ring.add(c.once, &kept); err == nil {
+				res.dirty.Store(true)
+			}
+		}
+	}
+	if res.dropped {
+		// Its memory is gone: what it says of itself is not true any more.
+		if r.Code == zmsg.CodeOK || r.Outcome == zmsg.Executed {
+			c.fail(errLost)
+		}
+		t.ended = append(t.ended, c)
+		t.end()
+		return
+	}
+	ev := entry.Event{Kind: entry.Ran, Req: c.req, Dirty: res.dirty.Swap(false)}
+	switch {
+	case r.Code == zmsg.CodePanicked && res.inside.Load():
+		ev.Kind, ev.Dirty = entry.Panicked, false
+		res.crashed = true
+	case c.durable.Load():
+		c.req.Durable, ev.Req.Durable = true, true
+	}
+	t.now = res.sh.set.clock.Now()
+	if !res.sh.set.serving(t.now) {
+		res.sh.set.lapse()
+		t.tell(o, &entry.Event{Kind: entry.Suspend})
+		if res.dropped {
+			c.fail(errLost)
+			t.ended = append(t.ended, c)
+			t.end()
+			return
+		}
+	}
+	if res.deleted.Load() {
+		t.tell(o, &entry.Event{Kind: entry.Leave})
+	}
+	t.cur = c
+	t.tell(o, &ev)
+	if t.cur != nil { // not told yet
+		c.reply.Body = bytes.Clone(c.reply.Body)
+		o.keep(c)
+		t.cur = nil
+	}
+	t.end()
+}
+
+// forwarded takes the outcome at another node.
+func (c *call) forwarded(r *zmsg.Reply) {
+	switch {
+	case r.Undelivered, r.Outcome == zmsg.NotExecuted && (r.Code == zmsg.CodeDraining || r.Code == zmsg.CodeStopped):
+		// It did not arrive, or at a node that has given up what it had.
+		sh := c.set.shard(c.key)
+		t := sh.lock()
+		o := t.object(c.key)
+		t.cur = c
+		t.tell(o, &entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route})
+		if t.cur != nil {
+			o.keep(c)
+			t.cur = nil
+		}
+		t.settle(o)
+		t.end()
+		return
+	case r.Version > c.req.Hint && !r.Owner.IsZero():
+		c.set.learn(c.key, Route{Owner: r.Owner, Version: r.Version})
+	}
+	c.reply = *r
+	c.end()
+}
+
+// end tells the outcome to who waits, and gives the call back. No lock is held.
+func (c *call) end() {
+	c.mu.Lock()
+	c.gen++
+	to, token := c.to, c.token
+	c.to = nil
+	c.mu.Unlock()
+	switch {
+	case c.then != nil:
+		var err error
+		if c.reply.Code != zmsg.CodeOK {
+			err = c.reply.Err()
+		}
+		c.then(c.route, err)
+	case to != nil:
+		to.Reply(token, &c.reply)
+	case c.reply.Code != zmsg.CodeOK:
+		c.set.lostOneWay(c)
+	}
+	if c.m != nil {
+		c.m.Release()
+	}
+	c.set, c.key, c.req, c.route, c.res, c.m, c.origin = nil, zmsg.Key{}, entry.Req{}, entry.Route{}, nil, nil, zmsg.NodeRef{}
+	c.make = nil
+	c.once, c.then, c.work, c.asked, c.hint = "", nil, nil, false, 0
+	c.durable.Store(false)
+	c.reply = zmsg.Reply{}
+	calls.Put(c)
+}

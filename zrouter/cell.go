@@ -1,0 +1,122 @@
+package zrouter
+
+import (
+	"fmt"
+
+	"zgame/zactor"
+	"zgame/zmsg"
+	"zgame/zstore"
+)
+
+// Reason says why an object left the memory of its node.
+type Reason uint8
+
+// The reasons.
+const (
+	Released Reason = iota // saved and given up: idle, removed, or its node closes
+	Fenced                 // the record is another's, or may be: what was not saved is lost
+	Panicked               // a handler panicked: what was not saved is lost
+)
+
+var reasonNames = [...]string{"released", "fenced", "panicked"}
+
+// String returns released, fenced or panicked.
+func (r Reason) String() string { return reasonNames[r] }
+
+// Context is what a handler of an object knows: that of its actor, and the object. It is valid only while the handler runs.
+type Context[S any] struct {
+	*zactor.Context
+	cell *cell[S]
+}
+
+// State returns the state. The handler may change it, and says so by Dirty.
+func (c *Context[S]) State() S { return c.cell.state }
+
+// SetState replaces the state, and is Dirty.
+func (c *Context[S]) SetState(s S) {
+	c.cell.state = s
+	c.Dirty()
+}
+
+// Key returns the object's key.
+func (c *Context[S]) Key() zmsg.Key { return c.cell.res.o.key }
+
+// Version returns the route version of this ownership: the fencing token for what the handler writes elsewhere.
+func (c *Context[S]) Version() zmsg.RouteVersion { return c.cell.res.version }
+
+// Dirty says that the state has changed: it is saved within the kind's save delay, and before the answer where that is durable.
+// It may be called in any turn of the object's actor: also in a timer, or in what Then or Async continues with.
+func (c *Context[S]) Dirty() { c.cell.res.markDirty() }
+
+// Save is Dirty, and has the answer wait until the state is in the store, whatever the kind says.
+func (c *Context[S]) Save() {
+	c.cell.res.saveFirst()
+	c.Dirty()
+}
+
+// Delete has the object deleted when the handler has returned; the answer waits for that. What is left is a tombstone, which keeps the
+// route version; a later message creates the object anew where the kind has Create.
+func (c *Context[S]) Delete() {
+	c.cell.res.deleted.Store(true)
+	c.Save()
+}
+
+// cell is the actor of one object in memory.
+type cell[S any] struct {
+	shared *shared[S]
+	res    *residence
+	state  S
+	ctx    Context[S]
+	up     bool
+}
+
+// Handlers implements zactor.Actor.
+func (c *cell[S]) Handlers() []zactor.Handler { return c.shared.handlers }
+
+// OnStart implements zactor.Starter: it makes the state of the record.
+func (c *cell[S]) OnStart(zc *zactor.Context) (err error) {
+	k := &c.shared.kind
+	rec := &c.res.rec
+	c.state, err = decodeState(k.Codec, k.Version, k.Migrate, rec.Schema, rec.State)
+	if err != nil {
+		return fmt.Errorf("zrouter: loading %s: %w", rec.Key, err)
+	}
+	c.res.encode = c.encode
+	c.ctx = Context[S]{zc, c}
+	if k.OnActivate != nil {
+		if err := k.OnActivate(&c.ctx); err != nil {
+			return fmt.Errorf("zrouter: OnActivate of %s: %w", rec.Key, err)
+		}
+	}
+	c.res.rec = zstore.Record{}
+	c.up = true
+	return nil
+}
+
+// OnStop implements zactor.Stopper.
+func (c *cell[S]) OnStop(zc *zactor.Context, _ zactor.Reason) {
+	defer c.res.ended()
+	why := c.res.closing()
+	if f := c.shared.kind.OnDeactivate; f != nil && c.up {
+		c.ctx = Context[S]{zc, c}
+		f(&c.ctx, why)
+	}
+}
+
+// encode makes the write of the state as it is. It runs in a turn of the actor.
+func (c *cell[S]) encode() (w zstore.Write, err error) {
+	w.Schema = c.shared.kind.Version
+	w.State, err = c.shared.kind.Codec.Append(nil, c.state)
+	return w, err
+}
+
+// enter begins the handling of a message. done says that it was handled before, and has its answer.
+func (c *cell[S]) enter(zc *zactor.Context) (done bool, err error) {
+	if done, err = c.res.begin(zc.Message(), nil); done || err != nil {
+		return done, err
+	}
+	c.ctx = Context[S]{zc, c}
+	return false, nil
+}
+
+func (c *cell[S]) leave() { c.res.finish() }

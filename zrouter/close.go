@@ -1,0 +1,216 @@
+package zrouter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
+	"zgame/zstore"
+)
+
+// releases is how many objects are given up at once.
+const releases = 256
+
+// Report says what Close has done.
+type Report struct {
+	Released int        // objects that were saved and given up
+	Left     []zmsg.Key // objects that were in memory still when the time was over, at most 100
+	Lost     int        // how many these were
+}
+
+// Close gives everything up: the set claims nothing any more, saves and gives up what is in memory, and ends what it
+// runs. Requests that come meanwhile go to other nodes, or end with ErrClosing. Objects that are not given up when ctx ends stay the
+// node's in their records until its lease has ended.
+// Errors: ctx's, with how much is left.
+func (s *ManagerSet) Close(ctx context.Context) (Report, error) {
+	var rep Report
+	if s.closing.Swap(true) {
+		return rep, nil
+	}
+	err := s.releaseAll(ctx, &rep)
+	s.closed.Store(true)
+	s.endTimers()
+	s.cancel()
+	for _, k := range s.abandon(ErrClosing) {
+		if rep.Lost++; len(rep.Left) < 100 {
+			rep.Left = append(rep.Left, k)
+		}
+	}
+	s.pool.close()
+	if err != nil {
+		err = fmt.Errorf("zrouter: closing: %d objects were given up, %d are left: %w", rep.Released, rep.Lost, err)
+	}
+	return rep, err
+}
+
+// releaseAll gives up what is in memory, and waits for the end.
+func (s *ManagerSet) releaseAll(ctx context.Context, rep *Report) error {
+	seen := make(map[*residence]bool)
+	for {
+		left, leaving := 0, 0
+		for i := range s.shards {
+			t := s.shards[i].lock()
+			for _, o := range t.sh.objects {
+				e := &o.entry
+				if o.res == nil && e.Phase != entry.Claiming && e.Phase != entry.Loading && e.Phase != entry.Settling {
+					if e.Phase == entry.Releasing {
+						left++
+					}
+					continue
+				}
+				left++
+				if e.Leaving {
+					leaving++
+					continue
+				}
+				if leaving < releases {
+					leaving++
+					if o.res != nil && !seen[o.res] {
+						seen[o.res] = true
+						rep.Released++
+					}
+					t.tell(o, &entry.Event{Kind: entry.Leave})
+					t.settle(o)
+				}
+			}
+			t.end()
+		}
+		if left == 0 {
+			return nil
+		}
+		if err := s.nap(ctx, 2*time.Millisecond); err != nil {
+			rep.Released -= left
+			rep.Released = max(0, rep.Released)
+			return err
+		}
+	}
+}
+
+// nap waits for d, or the end of ctx.
+func (s *ManagerSet) nap(ctx context.Context, d time.Duration) error {
+	done := make(chan struct{})
+	t := s.clock.AfterFunc(d, func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		t.Stop()
+		return context.Cause(ctx)
+	}
+}
+
+// abandon drops everything without a word to the store: what waits ends with err, what has run is unknown. It returns what was in
+// memory.
+func (s *ManagerSet) abandon(err error) (resident []zmsg.Key) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		t := sh.lock()
+		for _, o := range t.all() {
+			queued := make(map[uint64]bool, len(o.entry.Queue))
+			for _, q := range o.entry.Queue {
+				queued[q.ID] = true
+			}
+			for _, id := range slices.Sorted(maps.Keys(o.calls)) {
+				c := o.calls[id]
+				if queued[id] {
+					c.fail(err)
+				} else {
+					c.fail(errLost)
+				}
+				t.ended = append(t.ended, c)
+			}
+			s.kept.Add(-int64(len(o.calls)))
+			clear(o.calls)
+			if o.res != nil {
+				resident = append(resident, o.key)
+				t.drop(o)
+			}
+			o.inert = true
+			delete(sh.objects, o.key)
+		}
+		t.end()
+	}
+	return resident
+}
+
+// Rejoin makes the node's new identity the set's, after it lost its place in the cluster and joined again: what it had is dropped, since
+// it may be another's, and found again in the records.
+func (s *ManagerSet) Rejoin(self zmsg.NodeRef) {
+	s.suspended.Store(true)
+	dropped := s.abandon(errLapsed)
+	s.self.Set(self)
+	s.until.Store(0)
+	s.lapsed()
+	if len(dropped) > 0 {
+		s.log.Warn("joined again: the objects that were in memory are dropped", "objects", len(dropped))
+	}
+}
+
+// lapsed has lease look at once, also when the set is suspended.
+func (s *ManagerSet) lapsed() {
+	s.timers.Lock()
+	defer s.timers.Unlock()
+	if s.timers.lease != nil && !s.timers.ended {
+		s.timers.lease.Reset(0)
+	}
+}
+
+// release gives an object up, and waits until it has left the memory.
+func (s *ManagerSet) release(ctx context.Context, k zmsg.Key) error {
+	if err := s.check(k); err != nil {
+		return &RouteError{Key: k, Outcome: zmsg.NotExecuted, Cause: err}
+	}
+	sh := s.shard(k)
+	var res *residence
+	for {
+		t := sh.lock()
+		o := sh.objects[k]
+		gone := o == nil || o.res == nil && o.entry.Phase != entry.Releasing
+		if !gone && res == nil {
+			res = o.res
+		}
+		var failing error
+		if !gone && o.res != res && res != nil {
+			gone = true // it left, and came back
+		}
+		if !gone {
+			if !o.entry.Leaving {
+				if o.fails > 0 {
+					failing = ErrUnavailable
+				}
+				t.tell(o, &entry.Event{Kind: entry.Leave})
+				t.settle(o)
+			}
+		}
+		t.end()
+		switch {
+		case gone:
+			return nil
+		case failing != nil:
+			return &RouteError{Key: k, Outcome: zmsg.NotExecuted, Cause: failing}
+		}
+		if err := s.nap(ctx, 2*time.Millisecond); err != nil {
+			return &RouteError{Key: k, Outcome: zmsg.Unknown, Cause: errors.Join(err, zstore.ErrUnknown)}
+		}
+	}
+}
+
+// forget drops the route of an object that is not in memory.
+func (s *ManagerSet) forget(k zmsg.Key) {
+	sh := s.shard(k)
+	t := sh.lock()
+	defer t.end()
+	if o := sh.objects[k]; o != nil {
+		if o.entry.Phase == entry.Cached {
+			t.tell(o, &entry.Event{Kind: entry.Leave})
+			t.settle(o)
+		}
+		return
+	}
+	sh.routes.drop(k)
+}

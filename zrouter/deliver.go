@@ -1,0 +1,212 @@
+package zrouter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
+	"zgame/zstore"
+)
+
+// UpdateID is what the control envelope is that tells a node of a route: Key, Version and Owner.
+const UpdateID = 32
+
+var errOnce error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the idempotency key is longer than 128 bytes"}
+
+// DeliverObject takes m for the object k: it is handled here, or goes to the owner's node, or waits until that is known. A nil
+// error means that m was taken over: if it is a request its outcome follows, once, from any goroutine.
+// Errors: ErrClosing, zmsg.ErrBadRequest for a key that is none, ErrNoNode for a type that no node hosts, ErrBusy.
+func (s *ManagerSet) DeliverObject(k zmsg.Key, m *zmsg.Message) error {
+	if err := s.check(k); err != nil {
+		return err
+	}
+	if len(m.Once) > zmsg.MaxOnce {
+		return errOnce
+	}
+	c := s.newCall(k, m)
+	c.origin = s.self.Ref()
+	s.ask(c)
+	return nil
+}
+
+// check says whether there may be such an object.
+func (s *ManagerSet) check(k zmsg.Key) error {
+	if s.closed.Load() {
+		return ErrClosing
+	}
+	if err := zstore.CheckKey(k); err != nil {
+		return &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: err.Error()}
+	}
+	if s.kinds[k.Type] == nil && !s.known(k.Type) {
+		return &zmsg.Error{Code: zmsg.CodeNoNode, Outcome: zmsg.NotExecuted, Text: fmt.Sprintf("no node hosts objects of the type %d", k.Type)}
+	}
+	return nil
+}
+
+// Receive takes a message from another node; it is the handler of such envelopes of a Link.
+func (s *ManagerSet) Receive(e *zmsg.Envelope, m *zmsg.Message) {
+	if err := s.check(e.Key); err != nil {
+		m.ReplyError(err)
+		m.Release()
+		return
+	}
+	k := e.Key
+	sh := s.shard(k)
+	sh.mu.Lock()
+	o := sh.objects[k]
+	if o != nil {
+		k = o.key
+	}
+	sh.mu.Unlock()
+	if o == nil {
+		k = cloneKey(k)
+	}
+	c := s.newCall(k, m)
+	c.hint, c.req.Hint, c.req.Hops = e.Version, e.Version, uint8(min(m.Hops, 255))
+	if !e.Owner.IsZero() {
+		c.origin = s.nodeRef(e.Owner)
+	}
+	s.ask(c)
+}
+
+// nodeRef is a NodeRef that does not alias an envelope.
+func (s *ManagerSet) nodeRef(n zmsg.NodeRef) zmsg.NodeRef {
+	for _, o := range s.members.Nodes().Nodes {
+		if o.Ref == n {
+			return o.Ref
+		}
+	}
+	return zmsg.NodeRef{ID: string(append([]byte(nil), n.ID...)), Epoch: n.Epoch}
+}
+
+// ask tells the entry of a call.
+func (s *ManagerSet) ask(c *call) {
+	sh := s.shard(c.key)
+	t := sh.lock()
+	if t.direct(c) {
+		t.end()
+		return
+	}
+	o := t.object(c.key)
+	c.key = o.key
+	if m := c.m; m != nil && o.kind != nil {
+		c.req.Durable = o.kind.durable[m.ID]
+	}
+	if o.res != nil && !o.entry.Suspended && !s.serving(t.time()) {
+		s.lapse()
+		t.tell(o, &entry.Event{Kind: entry.Suspend})
+	}
+	if !o.entry.Admits() && s.kept.Load() >= int64(s.settings.MaxWaiting) {
+		c.fail(ErrBusy)
+		t.ended = append(t.ended, c)
+		t.settle(o)
+		t.end()
+		return
+	}
+	t.cur = c
+	t.tell(o, &entry.Event{Kind: entry.Asked, Req: c.req})
+	if t.cur != nil {
+		o.keep(c)
+		t.cur = nil
+	}
+	t.settle(o)
+	t.end()
+}
+
+// direct forwards a call as its object's entry would, where all that is known of the object is a fresh route: the common case.
+func (t *turn) direct(c *call) bool {
+	s := t.sh.set
+	if c.m == nil || c.req.Hops > 0 || t.sh.objects[c.key] != nil {
+		return false
+	}
+	now := s.seconds(t.time())
+	r, at, ok := t.sh.routes.get(c.key, now)
+	if !ok || now-at >= s.cacheAge {
+		return false
+	}
+	c.route = r
+	c.req.Hops, c.req.Hint = 1, max(c.req.Hint, r.Version)
+	t.send(c)
+	return true
+}
+
+// correct tells the node whose one-way message went a way of an older route.
+func (s *ManagerSet) correct(origin zmsg.NodeRef, k zmsg.Key, r Route) {
+	if origin.IsZero() {
+		return
+	}
+	e := zmsg.Envelope{ID: UpdateID, Key: k, Version: r.Version, Owner: r.Owner}
+	if s.link.SendControl(origin, &e) == nil {
+		s.counts.corrections.Inc()
+	}
+}
+
+// Control takes what another node tells about routes; it reports false for what is no business of it.
+func (s *ManagerSet) Control(e *zmsg.Envelope, _ zmsg.NodeRef) bool {
+	if e.ID != UpdateID {
+		return false
+	}
+	if e.Key.ID == "" || e.Version == 0 || e.Owner.IsZero() || s.closed.Load() {
+		return true
+	}
+	sh := s.shard(e.Key)
+	r := Route{Owner: s.nodeRef(e.Owner), Version: e.Version}
+	t := sh.lock()
+	defer t.end()
+	if o := sh.objects[e.Key]; o != nil {
+		t.tell(o, &entry.Event{Kind: entry.Told, Route: r})
+		t.settle(o)
+	} else {
+		sh.routes.update(e.Key, r)
+	}
+	return true
+}
+
+// online asks the kind's hook who owns an object that nobody owns by its record.
+func (t *turn) online(o *object, c *call) {
+	s := t.sh.set
+	c.asked = true
+	o.ios++
+	hook, k, had := o.kind.online, o.key, o.entry.Route.Version
+	s.pool.do(func() func() {
+		r, err := askOnline(s, hook, k)
+		return func() {
+			t := o.sh.lock()
+			defer t.end()
+			o.ios--
+			t.settle(o)
+			switch {
+			case err != nil:
+				c.fail(fmt.Errorf("%w: asking who has %s: %w", ErrUnavailable, k, err))
+			case r.Owner.IsZero() || r.Version <= had || s.self.Is(r.Owner):
+				c.fail(ErrNotInServer)
+			case o.entry.Learn(r):
+				o.at = s.seconds(t.time())
+				t.later(o, entry.Event{Kind: entry.Asked, Req: c.req}, c)
+				return
+			default:
+				c.fail(ErrNotInServer)
+			}
+			t.ended = append(t.ended, c)
+		}
+	})
+}
+
+// askOnline asks a kind's hook; one that says ErrAgain is asked again.
+func askOnline(s *ManagerSet, hook func(context.Context, zmsg.Key) (Route, error), k zmsg.Key) (r Route, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("zrouter: PullOnlineServer panicked: %v", v)
+		}
+	}()
+	for try := 0; ; try++ {
+		ctx, cancel := s.storeContext()
+		r, err = hook(ctx, k)
+		cancel()
+		if !errors.Is(err, ErrAgain) || try+1 >= s.settings.RetryMaxTTL || !s.pause(s.jitter(s.settings.ObjectRetryInterval)) {
+			return r, err
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package zrouter
+
+import (
+	"log/slog"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
+	"zgame/zstore"
+)
+
+// object is what this node knows of one object that is in memory here, or about which something is under way. Routes to others'
+// objects at rest are in the shard's routes. Guarded by the shard's mu.
+type object struct {
+	sh    *shard
+	key   zmsg.Key
+	kind  *kind // nil where this node does not host it
+	entry entry.Entry
+
+	calls map[uint64]*call // that wait in the entry, or whose success is held, by Req.ID
+	res   *residence       // what is in memory
+	old   *residence       // what was, until its actor has ended
+	rec   zstore.Record    // what is to be loaded
+	write *write           // under way
+	ios   int              // reads, writes and loads under way
+	loads bool             // Load waits for old to end
+	inert bool             // abandoned: what ends later changes nothing
+	at    uint32           // when the route was last confirmed, in seconds since the set's start
+
+	why error // why it cannot be loaded, or saved
+
+	used    time.Time // when something last came
+	saveAt  time.Time // when to save; zero: nothing to
+	unsaved time.Time // since when something is not saved; zero: all is
+	fails   int       // saves that failed in a row
+}
+
+// write is one write of the record under way.
+type write struct {
+	o      *object
+	op     entry.Op
+	change zstore.Change
+	tries  int
+	make   func(k zmsg.Key) (zstore.Write, error) // of a Create: the first state
+}
+
+func (o *object) log() *slog.Logger { return o.sh.set.log.With("key", o.key.String()) }
+
+func (o *object) name() string {
+	if o.kind != nil {
+		return o.kind.name
+	}
+	return ""
+}
+
+// keep has c found by its id.
+func (o *object) keep(c *call) {
+	if o.calls == nil {
+		o.calls = make(map[uint64]*call)
+	}
+	o.calls[c.req.ID] = c
+	o.sh.set.kept.Add(1)
+}
+
+// take finds the call of a request, and forgets it. It is nil for requests that are nobody's.
+func (t *turn) take(o *object, id uint64) *call {
+	if t.cur != nil && t.cur.req.ID == id {
+		c := t.cur
+		t.cur = nil
+		return c
+	}
+	c := o.calls[id]
+	if c != nil {
+		delete(o.calls, id)
+		o.sh.set.kept.Add(-1)
+	}
+	return c
+}
+
+// resting reports that the routes can keep what is known.
+func (o *object) resting() bool {
+	return (o.entry.Phase == entry.Absent || o.entry.Phase == entry.Cached) &&
+		o.ios == 0 && len(o.calls) == 0 && o.res == nil && o.old == nil && o.write == nil
+}

@@ -1,0 +1,109 @@
+package zrouter
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+)
+
+// owners says which message ids belong to objects, as the list of nodes has it.
+type owners struct {
+	of   *zdiscovery.Snapshot
+	ids  map[uint32]ownedID
+	typs map[uint32]bool
+}
+
+type ownedID struct {
+	typ    uint32
+	field  protowire.Number // of the key in the body; 0: the session's user
+	client bool
+}
+
+// owned returns the table, made anew where the list has changed.
+func (s *ManagerSet) owned() *owners {
+	snap := s.members.Nodes()
+	if o := s.owns.Load(); o != nil && o.of == snap {
+		return o
+	}
+	o := &owners{of: snap, ids: make(map[uint32]ownedID), typs: make(map[uint32]bool)}
+	add := func(typ uint32, ads []zmsg.Advert) {
+		o.typs[typ] = true
+		for _, a := range ads {
+			if _, there := o.ids[a.ID]; !there {
+				o.ids[a.ID] = ownedID{typ, protowire.Number(a.KeyField), a.Client}
+			}
+		}
+	}
+	for _, k := range s.kinds {
+		add(k.typ, k.adverts)
+	}
+	for i := range snap.Nodes {
+		for _, k := range snap.Nodes[i].Kinds {
+			add(k.Type, k.Adverts)
+		}
+	}
+	s.owns.Store(o)
+	return o
+}
+
+func (s *ManagerSet) known(typ uint32) bool { return s.owned().typs[typ] }
+
+// Owns reports whether messages of the id are for objects.
+func (s *ManagerSet) Owns(id uint32) bool {
+	_, ok := s.owned().ids[id]
+	return ok
+}
+
+var (
+	errNoKey  error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message does not say which object it is for: its key field is empty"}
+	errNoUser error = &zmsg.Error{Code: zmsg.CodeUnauthorized, Outcome: zmsg.NotExecuted, Text: "the message is for the user's own object: log in first"}
+)
+
+// Deliver takes a message whose id belongs to a kind for the object that it names: by the field marked (zgame.key), or, where its type
+// marks none, the user of the session. Errors: as DeliverObject; zmsg.ErrNoRoute where no node hosts such a kind, or clients may not
+// send the id; zmsg.ErrBadRequest, CodeUnauthorized where no object is named.
+func (s *ManagerSet) Deliver(m *zmsg.Message) error {
+	id, ok := s.owned().ids[m.ID]
+	if !ok || m.Client && !id.client {
+		return zmsg.ErrNoRoute
+	}
+	k := zmsg.Key{Type: id.typ}
+	if id.field == 0 {
+		if k.ID = m.User; k.ID == "" {
+			return errNoUser
+		}
+		return s.DeliverObject(k, m)
+	}
+	body, err := m.EncodedBody()
+	if err != nil {
+		return &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: err.Error()}
+	}
+	raw, num, ok := zmsg.FieldKey(body, id.field)
+	switch {
+	case !ok:
+		return errNoKey
+	case raw != nil:
+		k.ID = string(raw)
+	default:
+		k.ID = strconv.FormatUint(num, 10)
+	}
+	if k.ID == "" {
+		return errNoKey
+	}
+	return s.DeliverObject(k, m)
+}
+
+// Kinds returns what the node's record says of the kinds that the set hosts, sorted by type.
+func (s *ManagerSet) Kinds() []zdiscovery.Kind {
+	out := make([]zdiscovery.Kind, 0, len(s.kinds))
+	for _, k := range s.kinds {
+		out = append(out, zdiscovery.Kind{Type: k.typ, Name: k.name, Adverts: k.adverts})
+	}
+	slices.SortFunc(out, func(a, b zdiscovery.Kind) int { return cmp.Compare(a.Type, b.Type) })
+	return out
+}

@@ -1,0 +1,190 @@
+package zrouter
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"zgame/zactor"
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
+	"zgame/zstore"
+)
+
+// residence is one stay of an object in the memory of this node, with an actor of its own.
+type residence struct {
+	o       *object
+	sh      *shard
+	version zmsg.RouteVersion
+	encode  func() (zstore.Write, error) // set by the actor's start
+
+	deleted atomic.Bool // Context.Delete was called
+	dirty   atomic.Bool // what Dirty said since the entry was told
+
+	inside  atomic.Bool // a handler runs: set in the actor's turn
+	current *call       // whose handler runs; owned by the actor's turn
+
+	// Guarded by the shard's mu.
+	ref     zactor.Ref
+	rec     zstore.Record // what to load: owned by the actor's start
+	ring    *doneRing
+	running map[string]struct{} // Once ids that run
+	dropped bool                // the entry has done with it
+	gone    bool                // its actor has ended
+	crashed bool                // by a panic
+	why     Reason
+	snap    *write // waits for the state
+	snapFn  func(*zactor.Context)
+	timer   zactor.ClockTimer // calls tick
+}
+
+var (
+	errLost    error = causeError(entry.Lost)
+	errLapsed  error = &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "the node's lease is not valid now"}
+	errRunsNow error = &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "a request with this idempotency key is running"}
+)
+
+// begin is called in the actor's turn before a handler runs for m, or the work of a call.
+func (r *residence) begin(m *zmsg.Message, work *call) (done bool, err error) {
+	sh := r.sh
+	if !sh.set.serving(sh.set.clock.Now()) {
+		return false, zactor.NotRun(errLapsed)
+	}
+	if m != nil && m.Once != "" && r.ring != nil {
+		if done, err := r.once(m); done || err != nil {
+			return done, err
+		}
+	}
+	r.current = work
+	if m != nil {
+		w, _ := m.Waiter()
+		r.current, _ = w.(*call)
+	}
+	r.inside.Store(true)
+	return false, nil
+}
+
+// once answers a request that has run.
+func (r *residence) once(m *zmsg.Message) (done bool, err error) {
+	sh := r.sh
+	sh.mu.Lock()
+	reply, ran := r.ring.find(m.Once)
+	_, runs := r.running[m.Once]
+	if !ran && !runs {
+		if r.running == nil {
+			r.running = make(map[string]struct{})
+		}
+		r.running[m.Once] = struct{}{}
+	}
+	sh.mu.Unlock()
+	switch {
+	case ran:
+		sh.set.counts.dedup.Inc()
+		m.Reply(&reply)
+		return true, nil
+	case runs:
+		return false, zactor.NotRun(errRunsNow)
+	}
+	return false, nil
+}
+
+// finish is called in the actor's turn after a handler has returned.
+func (r *residence) finish() {
+	r.inside.Store(false)
+	r.current = nil
+}
+
+// saveFirst has the answer of the message that is handled wait for the save.
+func (r *residence) saveFirst() {
+	if r.current != nil {
+		r.current.durable.Store(true)
+	}
+}
+
+// markDirty is called in the actor's turn. What a handler has changed is told with its outcome.
+func (r *residence) markDirty() {
+	if r.dirty.Swap(true) || r.inside.Load() {
+		return
+	}
+	t := r.sh.lock()
+	if !r.dropped && r.dirty.Swap(false) {
+		t.tell(r.o, &entry.Event{Kind: entry.Dirtied})
+	}
+	t.end()
+}
+
+// save has the state written by w: in the next turn of the actor. The shard's mu is held. It reports false when the actor has
+// ended.
+func (r *residence) save(w *write) bool {
+	r.snap = w
+	if r.snapFn == nil {
+		r.snapFn = func(*zactor.Context) { r.snapshot() }
+	}
+	if r.ref.Turn(r.snapFn, nil) != nil {
+		r.snap = nil
+		return false
+	}
+	return true
+}
+
+// snapshot hands the state to the write that waits for it, in a turn of the actor.
+func (r *residence) snapshot() {
+	sh := r.sh
+	sh.mu.Lock()
+	w := r.snap
+	if w == nil {
+		sh.mu.Unlock()
+		return
+	}
+	done := r.ring.list()
+	sh.mu.Unlock()
+
+	data, err := r.encode()
+	data.Done = done
+
+	t := sh.lock()
+	defer t.end()
+	if r.snap != w {
+		return
+	}
+	r.snap = nil
+	if err != nil {
+		r.o.log().Error("the state does not encode", "err", err)
+		t.landed(w, zstore.Record{}, errors.Join(errEncode, err))
+		return
+	}
+	w.change.Write = data
+	t.start(w)
+}
+
+var errEncode = errors.New("zrouter: encoding the state")
+
+// closing says why the object leaves memory; called by the actor's stop.
+func (r *residence) closing() Reason {
+	sh := r.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !r.dropped {
+		return Panicked
+	}
+	return r.why
+}
+
+// ended is called when the actor has ended.
+func (r *residence) ended() {
+	o := r.o
+	t := r.sh.lock()
+	defer t.end()
+	w := r.snap
+	r.snap, r.gone = nil, true
+	if !r.dropped && o.res == r { // nobody told it to: a panic outside of a handler, or somebody stopped the actor
+		r.crashed = true
+		t.tell(o, &entry.Event{Kind: entry.Panicked})
+	}
+	if o.old == r {
+		o.old = nil
+		t.load(o)
+	}
+	if w != nil {
+		t.landed(w, zstore.Record{}, errEncode)
+	}
+}

@@ -1,0 +1,394 @@
+package zrouter
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"zgame/zactor"
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
+	"zgame/zstore"
+)
+
+// Link is the way to the sets of other nodes; *zbus.Link is one.
+type Link interface {
+	SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error
+	SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error
+}
+
+// Members says who is alive. Its methods are called from any goroutine, often, and must not block.
+type Members interface {
+	// ServeUntil is until when this node may act as itself; see zdiscovery.Member.
+	ServeUntil() time.Time
+	// Nodes is the list of nodes as last seen, never nil; the same pointer as long as it is the same list.
+	Nodes() *zdiscovery.Snapshot
+}
+
+// Config is what a ManagerSet needs. Self, Group, Link, Members and Store are required.
+type Config struct {
+	// Self is this node, as it is when the set is made; see Rejoin.
+	Self zmsg.NodeRef
+	// Group hosts the objects' actors. It is shut down after the set is closed.
+	Group *zactor.Group
+	// Link reaches the other nodes.
+	Link Link
+	// Members says who is alive.
+	Members Members
+	// Store keeps the objects of all kinds that have no store of their own.
+	Store zstore.Store
+
+	// Settings of the node, and of single kinds by their names.
+	Settings     Settings
+	KindSettings map[string]Settings
+
+	// Clock is what the set measures and waits by; that of the group. Defaults to package time.
+	Clock zactor.Clock
+	// Logger; nil discards.
+	Logger *slog.Logger
+	// Metrics; nil counts for nobody.
+	Metrics any
+
+	// executor runs what may block; a simulation has its own.
+	executor executor
+	// random is the source of waits and write ids; a simulation has its own.
+	random *rand.Rand
+}
+
+// executor runs job on another goroutine, and then what it returns.
+type executor interface {
+	do(job func() (done func()))
+	close()
+}
+
+const shardCount = 64
+
+// ManagerSet is all that a node knows and hosts of objects. Its methods may be called from any goroutine.
+type ManagerSet struct {
+	// Set at construction.
+	log      *slog.Logger
+	group    *zactor.Group
+	link     Link
+	members  Members
+	store    zstore.Store
+	clock    zactor.Clock
+	settings Settings
+	kinds    map[uint32]*kind
+	counts   *counts
+	maxHops  uint8
+	cacheAge uint32 // seconds
+	start    time.Time
+	pool     executor
+	ctx      context.Context //nolint:containedctx // the set's life: ended by Close
+	cancel   context.CancelFunc
+	turns    sync.Pool
+	spawnOpt []zactor.SpawnOption
+
+	self      zmsg.Self
+	lastID    atomic.Uint64
+	kept      atomic.Int64 // calls that wait in entries, or whose success is held
+	residents atomic.Int64
+	closing   atomic.Bool // claims nothing
+	closed    atomic.Bool
+	suspended atomic.Bool
+	until     atomic.Int64 // the lease, as last seen: nanoseconds since start
+	places    atomic.Pointer[places]
+	owns      atomic.Pointer[owners]
+
+	simulated bool // write ids are of random
+
+	randMu sync.Mutex
+	random *rand.Rand
+
+	timers struct {
+		sync.Mutex
+		lease zactor.ClockTimer
+		sweep zactor.ClockTimer
+		ended bool
+	}
+
+	shards [shardCount]shard
+}
+
+// shard is a part of the keys.
+type shard struct {
+	set *ManagerSet
+	mu  sync.Mutex // guards what follows, and the objects. Nobody is told of an outcome with it held
+
+	objects map[zmsg.Key]*object // about which something is under way, or that are in memory
+	routes  *routes              // of the others' objects, at rest
+}
+
+var objects = sync.Pool{New: func() any { return new(object) }}
+
+// New makes the set of a node with the kinds that it hosts.
+// Errors: what is wrong with the configuration or the kinds, all at once.
+func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
+	var faults []error
+	for name, missing := range map[string]bool{
+		"Self": cfg.Self.IsZero(), "Group": cfg.Group == nil, "Link": cfg.Link == nil,
+		"Members": cfg.Members == nil, "Store": cfg.Store == nil,
+	} {
+		if missing {
+			faults = append(faults, fmt.Errorf("zrouter: Config.%s is not set", name))
+		}
+	}
+	node := cfg.Settings.withDefaults()
+	faults = append(faults, node.validate())
+	s := &ManagerSet{
+		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, store: cfg.Store, clock: cfg.Clock,
+		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics),
+		maxHops: uint8(node.MaxHops()), cacheAge: uint32(node.CacheUpdateInterval / time.Second),
+		pool: cfg.executor, random: cfg.random,
+		spawnOpt: []zactor.SpawnOption{
+			zactor.Private(), zactor.WithPolicy(zactor.Policy{MaxRestarts: -1}), zactor.WithOverflow(zactor.Reject),
+			zactor.WithMailbox(node.MaxQueue),
+		},
+	}
+	names := make(map[string]uint32)
+	ids := make(map[uint32]string)
+	for _, any := range kinds {
+		k, err := any.spec()
+		faults = append(faults, err)
+		if err != nil {
+			continue
+		}
+		if o := s.kinds[k.typ]; o != nil {
+			faults = append(faults, fmt.Errorf("zrouter: kinds %q and %q have the Type %d both", o.name, k.name, k.typ))
+		}
+		if _, twice := names[k.name]; twice {
+			faults = append(faults, fmt.Errorf("zrouter: two kinds are called %q", k.name))
+		}
+		names[k.name] = k.typ
+		for _, a := range k.adverts {
+			if o, twice := ids[a.ID]; twice {
+				faults = append(faults, fmt.Errorf("zrouter: message id %d is handled by the kinds %q and %q", a.ID, o, k.name))
+			}
+			ids[a.ID] = k.name
+		}
+		k.set = node.merge(k.code).merge(cfg.KindSettings[k.name]).withDefaults()
+		if err := k.set.validate(); err != nil {
+			faults = append(faults, fmt.Errorf("zrouter: kind %q: %w", k.name, err))
+		}
+		s.kinds[k.typ] = k
+	}
+	for name := range cfg.KindSettings {
+		if _, there := names[name]; !there {
+			faults = append(faults, fmt.Errorf("zrouter: there are settings for a kind %q, which this node does not host", name))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.clock == nil {
+		s.clock = realClock{}
+	}
+	if s.simulated = s.random != nil; !s.simulated {
+		s.random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	if s.pool == nil {
+		s.pool = newPool(node.StoreOps)
+	}
+	s.start = s.clock.Now()
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.turns.New = func() any { return new(turn) }
+	s.self.Set(cfg.Self)
+	for i := range s.shards {
+		s.shards[i] = shard{set: s, objects: make(map[zmsg.Key]*object), routes: newRoutes(max(1, node.MaxRoutes/shardCount))}
+	}
+	for _, k := range s.kinds {
+		k.counts = s.counts.kind(k.name)
+	}
+	s.lease()
+	s.sweepLater()
+	return s, nil
+}
+
+// realClock is package time.
+type realClock struct{}
+
+func (realClock) Now() time.Time { return time.Now() }
+func (realClock) AfterFunc(d time.Duration, f func()) zactor.ClockTimer {
+	return time.AfterFunc(d, f)
+}
+
+func (s *ManagerSet) shard(k zmsg.Key) *shard {
+	return &s.shards[zmsg.HashBytes(k.ID)%shardCount]
+}
+
+// cloneKey is k with an id of its own.
+func cloneKey(k zmsg.Key) zmsg.Key {
+	k.ID = strings.Clone(k.ID)
+	return k
+}
+
+func (s *ManagerSet) seconds(t time.Time) uint32 { return uint32(t.Sub(s.start) / time.Second) }
+
+// storeOf returns the store of an object.
+func (s *ManagerSet) storeOf(o *object) zstore.Store {
+	if o.kind != nil && o.kind.store != nil {
+		return o.kind.store
+	}
+	return s.store
+}
+
+func (s *ManagerSet) storeContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.ctx, s.settings.StoreTimeout)
+}
+
+// readRecord reads a record; a store that says ErrAgain is asked again.
+func (s *ManagerSet) readRecord(store zstore.Store, k zmsg.Key) (rec zstore.Record, err error) {
+	for try := 0; ; try++ {
+		ctx, cancel := s.storeContext()
+		rec, err = store.Read(ctx, k)
+		cancel()
+		if !errors.Is(err, ErrAgain) || try+1 >= s.settings.RetryMaxTTL || !s.pause(s.jitter(s.settings.CacheRetryInterval)) {
+			return rec, err
+		}
+	}
+}
+
+// pause waits; it reports false when the set closed first.
+func (s *ManagerSet) pause(d time.Duration) bool {
+	done := make(chan struct{})
+	t := s.clock.AfterFunc(d, func() { close(done) })
+	select {
+	case <-done:
+		return true
+	case <-s.ctx.Done():
+		t.Stop()
+		return false
+	}
+}
+
+// after calls f, d from now, unless the set is closed then.
+func (s *ManagerSet) after(d time.Duration, f func()) {
+	s.clock.AfterFunc(d, func() {
+		if !s.closed.Load() {
+			f()
+		}
+	})
+}
+
+// jitter is a random wait up to d.
+func (s *ManagerSet) jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	s.randMu.Lock()
+	defer s.randMu.Unlock()
+	return time.Duration(s.random.Int64N(int64(d))) + 1
+}
+
+// newWID makes the id of a write.
+func (s *ManagerSet) newWID() (w zstore.WriteID) {
+	if !s.simulated {
+		return zstore.NewWriteID()
+	}
+	s.randMu.Lock()
+	defer s.randMu.Unlock()
+	binary.LittleEndian.PutUint64(w[:], s.random.Uint64())
+	binary.LittleEndian.PutUint64(w[8:], s.random.Uint64()|1)
+	return w
+}
+
+// backoff is first, doubled with each try, up to most.
+func backoff(try int, first, most time.Duration) time.Duration {
+	for ; try > 1 && first < most; try-- {
+		first *= 2
+	}
+	return min(first, most)
+}
+
+// spawn makes the actor of an object.
+func (s *ManagerSet) spawn(o *object, res *residence) (zactor.Ref, error) {
+	return s.group.Spawn("", func() zactor.Actor { return o.kind.actor(res) }, s.spawnOpt...)
+}
+
+// serving reports whether the lease is valid.
+func (s *ManagerSet) serving(now time.Time) bool {
+	since := now.Sub(s.start)
+	if int64(since) < s.until.Load() {
+		return true
+	}
+	until := int64(s.members.ServeUntil().Sub(s.start))
+	s.until.Store(until)
+	return int64(since) < until
+}
+
+// dead reports that a node provably never serves again.
+func (s *ManagerSet) dead(n zmsg.NodeRef) bool {
+	return !n.IsZero() && !s.self.Is(n) && goneStub(n, s.members.Nodes())
+}
+
+// places are where objects live that nobody owns.
+type places struct {
+	of    *zdiscovery.Snapshot
+	mu    sync.Mutex
+	kinds map[uint32]*placement
+}
+
+func (s *ManagerSet) home(k zmsg.Key) zmsg.NodeRef {
+	snap := s.members.Nodes()
+	p := s.places.Load()
+	if p == nil || p.of != snap {
+		p = &places{of: snap, kinds: make(map[uint32]*placement)}
+		s.places.Store(p)
+	}
+	p.mu.Lock()
+	at := p.kinds[k.Type]
+	if at == nil {
+		at = newPlacement(snap, k.Type)
+		p.kinds[k.Type] = at
+	}
+	p.mu.Unlock()
+	home := at.home(k)
+	if s.closing.Load() && home == s.self.Ref() {
+		return zmsg.NodeRef{}
+	}
+	return home
+}
+
+// learn keeps a route that was committed.
+func (s *ManagerSet) learn(k zmsg.Key, r Route) {
+	if s.self.Is(r.Owner) {
+		return
+	}
+	sh := s.shard(k)
+	t := sh.lock()
+	defer t.end()
+	if o := sh.objects[k]; o != nil {
+		t.tell(o, &entry.Event{Kind: entry.Told, Route: r})
+		t.settle(o)
+		return
+	}
+	sh.routes.put(k, r, s.seconds(t.time()))
+}
+
+// refused counts a request that was not taken.
+func (s *ManagerSet) refused(o *object, why entry.Cause) { s.counts.refused(o.kind, why) }
+
+// lostOneWay counts, and logs at a bounded rate, a one-way message that nobody hears about.
+func (s *ManagerSet) lostOneWay(c *call) {
+	s.counts.lostOneWay.Inc()
+	if s.counts.seldom() {
+		s.log.Warn("a one-way message for an object was not handled", "key", c.key.String(), "code", c.reply.Code.String(), "why", c.reply.Text)
+	}
+}
+
+func (s *ManagerSet) storeFailed(o *object, op zstore.Op, err error) {
+	if s.counts.seldom() {
+		s.log.Warn("the store of objects does not do what was asked", "op", op.String(), "key", o.key.String(), "err", err)
+	}
+}

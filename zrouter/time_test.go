@@ -1,0 +1,230 @@
+package zrouter_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zrouter"
+	"zgame/zrouter/internal/testpb"
+	"zgame/zstore"
+	"zgame/zstore/memstore"
+)
+
+// counting counts the calls of a node's store, and answers them as fault says.
+func (n *testNode) counting(fault func(op zstore.Op) memstore.Fault) *atomic.Int64 {
+	calls := new(atomic.Int64)
+	n.store.SetFaults(func(op zstore.Op, _ zmsg.Key) memstore.Fault {
+		calls.Add(1)
+		if fault == nil {
+			return memstore.Fault{}
+		}
+		return fault(op)
+	})
+	return calls
+}
+
+// What is dirty is saved within the save delay, once; an object that nobody changes costs the store nothing.
+func TestSaveDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		a := w.all()[0]
+		for range 3 {
+			if _, err := a.append("x", "1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		calls := a.counting(nil)
+		if rec, _ := w.record("x"); len(decode(t, rec.State).Lines) != 0 {
+			t.Errorf("saved at once: %v", rec)
+		}
+		time.Sleep(7 * time.Second)
+		if rec, _ := w.record("x"); len(decode(t, rec.State).Lines) != 3 || rec.Rev != 2 {
+			t.Errorf("not saved once: %v", rec)
+		}
+		if _, err := a.lines("x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d calls of the store, want 1", n)
+		}
+	})
+}
+
+// A save that fails is tried again soon; past MaxUnsavedAge the object refuses what it could not keep, until it is saved.
+func TestSaveFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a")
+		a := w.all()[0]
+		if _, err := a.append("x", "1"); err != nil {
+			t.Fatal(err)
+		}
+		calls := a.counting(func(op zstore.Op) memstore.Fault {
+			return memstore.Fault{Kind: memstore.Unavailable}
+		})
+		time.Sleep(30 * time.Second)
+		if n := calls.Load(); n < 4 {
+			t.Errorf("%d tries in 30 s", n)
+		}
+		if _, err := a.append("x", "2"); err != nil {
+			t.Errorf("after 30 s: %v", err)
+		}
+		time.Sleep(35 * time.Second)
+		if _, err := a.append("x", "3"); !errors.Is(err, zrouter.ErrUnavailable) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+			t.Errorf("after 65 s: %v", err)
+		}
+		a.store.SetFaults(nil)
+		time.Sleep(11 * time.Second)
+		if n, err := a.append("x", "4"); err != nil || n != 3 {
+			t.Errorf("when the store is back: %d, %v", n, err)
+		}
+	})
+}
+
+// An object for which nothing comes is saved and given up; the next message brings it back, here or elsewhere.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a", "b")
+		a := w.all()[0]
+		if _, err := a.append("x", "1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1700 * time.Second)
+		rec, err := w.record("x")
+		if err != nil || !rec.Own.Node.IsZero() || rec.Own.Version != 2 || len(decode(t, rec.State).Lines) != 1 {
+			t.Errorf("%+v, %v", rec, err)
+		}
+		if n, err := w.all()[1].append("x", "2"); err != nil || n != 2 {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
+// While the lease is not valid nothing is admitted, and the state is kept; when it is again the record decides.
+func TestSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lease = time.Second
+		a := w.start("a", zrouter.Settings{}, logs())
+		if _, err := a.append("x", "1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := a.append("x", "2"); !errors.Is(err, zrouter.ErrUnavailable) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+			t.Errorf("without a lease: %v", err)
+		}
+		time.Sleep(10 * time.Second)
+		if rec, _ := w.record("x"); len(decode(t, rec.State).Lines) != 1 {
+			t.Errorf("the fenced save goes on: %v", rec)
+		}
+		a.until.Store(0)
+		time.Sleep(time.Second)
+		if n, err := a.append("x", "3"); err != nil || n != 2 {
+			t.Errorf("with the lease back: %d, %v", n, err)
+		}
+	})
+}
+
+// A write of unknown outcome is neither success nor failure until it is known.
+func TestUnknownOutcome(t *testing.T) {
+	for _, kind := range []memstore.FaultKind{memstore.UnknownLanded, memstore.UnknownNotLanded} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a")
+				a := w.all()[0]
+				var first atomic.Bool
+				a.counting(func(op zstore.Op) memstore.Fault {
+					if op.Writes() && first.Swap(!first.Load()) {
+						return memstore.Fault{Kind: kind}
+					}
+					return memstore.Fault{}
+				})
+				for i := range 10 {
+					if n, err := a.keep("x", "1"); err != nil || n != int64(i+1) {
+						t.Fatalf("%d, %v", n, err)
+					}
+				}
+				if rec, _ := w.record("x"); len(decode(t, rec.State).Lines) != 10 || rec.Own.Version != 1 {
+					t.Errorf("%+v", rec)
+				}
+			})
+		})
+	}
+}
+
+// Many callers on three nodes ask for the same objects at once: each object has one owner, and has heard each caller in order.
+func TestContention(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b", "c")
+	const callers, keys, each = 16, 50, 4
+	var wg sync.WaitGroup
+	for c := range callers {
+		n := w.all()[c%3]
+		wg.Go(func() {
+			for i := range each {
+				for k := range keys {
+					if _, err := n.append(fmt.Sprint("k", k), fmt.Sprintf("%d:%d", c, i)); err != nil {
+						t.Errorf("caller %d, key %d: %v", c, k, err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range keys {
+		id := fmt.Sprint("k", k)
+		rec, err := w.record(id)
+		if err != nil || rec.Own.Version != 1 {
+			t.Errorf("%s: %+v, %v", id, rec.Own, err)
+		}
+		got, err := w.all()[0].lines(id)
+		if err != nil || len(got) != callers*each {
+			t.Fatalf("%s: %d lines, %v", id, len(got), err)
+		}
+		for c := range callers {
+			last := -1
+			for i := range each {
+				at := slices.Index(got, fmt.Sprintf("%d:%d", c, i))
+				if at <= last {
+					t.Fatalf("%s: caller %d is out of order: %v", id, c, got)
+				}
+				last = at
+			}
+		}
+	}
+}
+
+// An object is deleted by its handler, and made anew by the next message.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	a := w.all()[0]
+	m, err := zrouter.ManagerOf[*testpb.Log](a.set, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.keep("x", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Do(t.Context(), key("x"), func(c *logContext) error { c.Delete(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := w.record("x")
+	if !errors.Is(err, zstore.ErrNotFound) || rec.Own.Version != 2 {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	if n, err := a.keep("x", "2"); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if rec, _ := w.record("x"); rec.Own.Version != 3 {
+		t.Errorf("%+v", rec)
+	}
+}

@@ -1,0 +1,195 @@
+package zrouter
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"zgame/zrouter/internal/entry"
+)
+
+// Waits between two tries to save what a save failed for: the upper end of a jittered wait, doubled each time.
+const (
+	firstSaveRetry = 500 * time.Millisecond
+	longSaveRetry  = 10 * time.Second
+)
+
+// suspendedCheck is how often a set whose lease is not valid looks whether it is again.
+const suspendedCheck = 100 * time.Millisecond
+
+// watch sets the object's timer by what the entry has come to.
+func (o *object) watch(t *turn, ev entry.Kind) {
+	e := &o.entry
+	switch {
+	case o.res == nil:
+		return
+	case !e.Dirty && !e.Writing:
+		o.saveAt, o.unsaved, o.fails = time.Time{}, time.Time{}, 0
+		return
+	}
+	now := t.time()
+	if o.unsaved.IsZero() {
+		o.unsaved = now
+	}
+	switch ev { //nolint:exhaustive // the others change nothing here
+	case entry.Wrote:
+		o.unsaved, o.fails, o.saveAt = now, 0, time.Time{} // what it had not is younger
+	case entry.Failed:
+		o.fails++
+		o.saveAt = now.Add(t.sh.set.jitter(backoff(o.fails, firstSaveRetry, longSaveRetry)))
+	}
+	if e.Dirty && !e.Writing && o.saveAt.IsZero() {
+		d := o.kind.set.EffectiveSaveDelay()
+		o.saveAt = now.Add(d - d/5 + t.sh.set.jitter(2*d/5))
+	}
+	o.arm(now)
+}
+
+// arm has tick called when something is due.
+func (o *object) arm(now time.Time) {
+	due := o.unsaved.Add(o.kind.set.MaxUnsavedAge)
+	if o.entry.TooOld {
+		due = time.Time{}
+	}
+	if !o.saveAt.IsZero() && !o.entry.Writing && (due.IsZero() || o.saveAt.Before(due)) {
+		due = o.saveAt
+	}
+	if due.IsZero() {
+		return
+	}
+	d := max(0, due.Sub(now))
+	if res := o.res; res.timer == nil {
+		res.timer = o.sh.set.clock.AfterFunc(d, func() { o.tick(res) })
+	} else {
+		res.timer.Reset(d)
+	}
+}
+
+// tick is called by the timer.
+func (o *object) tick(res *residence) {
+	sh := res.sh
+	t := sh.lock()
+	defer t.end()
+	if res.dropped || o.res != res {
+		return
+	}
+	now := t.time()
+	e := &o.entry
+	if !e.TooOld && !o.unsaved.IsZero() && !now.Before(o.unsaved.Add(o.kind.set.MaxUnsavedAge)) {
+		t.tell(o, &entry.Event{Kind: entry.Overdue})
+		if e.TooOld {
+			sh.set.counts.overdue(o.kind)
+			o.log().Error("what is not saved is older than allowed: no requests are taken until it is", "since", now.Sub(o.unsaved))
+		}
+	}
+	if !o.saveAt.IsZero() && !now.Before(o.saveAt) && !e.Writing {
+		o.saveAt = time.Time{}
+		ev := entry.Event{Kind: entry.SaveDue}
+		if res.deleted.Load() {
+			ev.Kind = entry.Leave
+		}
+		t.tell(o, &ev)
+	}
+	if o.res == res && (e.Dirty || e.Writing) {
+		o.arm(now)
+	}
+}
+
+// lease looks at the lease when it ends, and while it is not valid.
+func (s *ManagerSet) lease() {
+	now := s.clock.Now()
+	wait := suspendedCheck
+	if s.serving(now) {
+		wait = max(time.Millisecond, s.members.ServeUntil().Sub(now)+time.Millisecond)
+		if s.suspended.CompareAndSwap(true, false) {
+			s.log.Warn("the node's lease is valid again: objects go on when their records were seen")
+			s.counts.suspended.Set(0)
+			s.tellAll(entry.Resume)
+		}
+	} else if s.suspended.CompareAndSwap(false, true) {
+		s.log.Warn("the node's lease is not valid: objects do not serve")
+		s.counts.suspended.Set(1)
+		s.tellAll(entry.Suspend)
+	}
+	s.timers.Lock()
+	defer s.timers.Unlock()
+	if !s.timers.ended {
+		s.timers.lease = s.clock.AfterFunc(wait, s.lease)
+	}
+}
+
+// lapse has lease look at once.
+func (s *ManagerSet) lapse() {
+	s.timers.Lock()
+	defer s.timers.Unlock()
+	if s.timers.lease != nil && !s.timers.ended && !s.suspended.Load() {
+		s.timers.lease.Reset(0)
+	}
+}
+
+// tellAll tells every entry.
+func (s *ManagerSet) tellAll(ev entry.Kind) {
+	for i := range s.shards {
+		t := s.shards[i].lock()
+		for _, o := range t.all() {
+			t.tell(o, &entry.Event{Kind: ev})
+			t.settle(o)
+		}
+		t.end()
+	}
+}
+
+// all returns the objects of the shard, in an order that is the same in each run of a simulation.
+func (t *turn) all() []*object {
+	all := make([]*object, 0, len(t.sh.objects))
+	for _, o := range t.sh.objects {
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b *object) int { return cmp.Compare(a.key.ID, b.key.ID) })
+	return all
+}
+
+func (s *ManagerSet) sweepLater() {
+	every := s.settings.CacheFreeTimeout
+	for _, k := range s.kinds {
+		every = min(every, k.set.ObjectFreeTimeout)
+	}
+	every = min(max(every/4, 10*time.Millisecond), time.Minute)
+	s.timers.Lock()
+	defer s.timers.Unlock()
+	if !s.timers.ended {
+		s.timers.sweep = s.clock.AfterFunc(every, func() {
+			s.sweep()
+			s.sweepLater()
+		})
+	}
+}
+
+// sweep gives up objects for which nothing came for long, and forgets routes that nobody asked for.
+func (s *ManagerSet) sweep() {
+	free := uint32(s.settings.CacheFreeTimeout / time.Second)
+	for i := range s.shards {
+		t := s.shards[i].lock()
+		now := t.time()
+		t.sh.routes.sweep(s.seconds(now), free)
+		for _, o := range t.all() {
+			if o.res != nil && o.kind.set.ReleasesOnIdle() && now.Sub(o.used) >= o.kind.set.ObjectFreeTimeout {
+				t.tell(o, &entry.Event{Kind: entry.Idle})
+				t.settle(o)
+			}
+		}
+		t.end()
+	}
+}
+
+func (s *ManagerSet) endTimers() {
+	s.timers.Lock()
+	defer s.timers.Unlock()
+	s.timers.ended = true
+	if s.timers.lease != nil {
+		s.timers.lease.Stop()
+	}
+	if s.timers.sweep != nil {
+		s.timers.sweep.Stop()
+	}
+}

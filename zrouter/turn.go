@@ -1,0 +1,595 @@
+package zrouter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
+	"zgame/zstore"
+)
+
+// turn is one hold of a shard's lock: events are told to entries, and what these decide is carried out. What must not be done
+// under the lock, telling outcomes, follows behind it.
+type turn struct {
+	sh      *shard
+	now     time.Time // zero until asked for
+	cur     *call     // whose event is being told
+	effects []entry.Effect
+	next    []follow // events that carrying out has led to
+	ended   []*call
+	touched []*object // may be at rest
+
+	// Of what is under way; here because they would be allocated each time.
+	facts    entry.Facts
+	envelope zmsg.Envelope
+}
+
+type follow struct {
+	o   *object
+	ev  entry.Event
+	cur *call
+}
+
+func (sh *shard) lock() *turn {
+	t := sh.set.turns.Get().(*turn)
+	sh.mu.Lock()
+	t.sh = sh
+	return t
+}
+
+// end carries out what is left, releases the lock, and tells outcomes.
+func (t *turn) end() {
+	for i := 0; i < len(t.next); i++ {
+		f := t.next[i]
+		t.cur = f.cur
+		t.tell(f.o, &f.ev)
+		if t.cur != nil {
+			f.o.keep(t.cur)
+			t.cur = nil
+		}
+		t.settle(f.o)
+	}
+	for i, o := range t.touched {
+		t.putAway(o)
+		t.touched[i] = nil
+	}
+	sh := t.sh
+	sh.mu.Unlock()
+	for i, c := range t.ended {
+		c.end()
+		t.ended[i] = nil
+	}
+	clear(t.next)
+	t.sh, t.now, t.cur = nil, time.Time{}, nil
+	t.effects, t.next, t.ended, t.touched = t.effects[:0], t.next[:0], t.ended[:0], t.touched[:0]
+	sh.set.turns.Put(t)
+}
+
+func (t *turn) time() time.Time {
+	if t.now.IsZero() {
+		t.now = t.sh.set.clock.Now()
+	}
+	return t.now
+}
+
+// object finds or makes the object of a key.
+func (t *turn) object(k zmsg.Key) *object {
+	sh := t.sh
+	if o := sh.objects[k]; o != nil {
+		return o
+	}
+	o := objects.Get().(*object)
+	o.sh, o.key, o.kind = sh, cloneKey(k), sh.set.kinds[k.Type]
+	o.entry.Suspended = sh.set.suspended.Load()
+	if r, at, ok := sh.routes.get(k, sh.set.seconds(t.time())); ok {
+		o.at = at
+		o.entry.Route = r
+		if sh.set.seconds(t.time())-at < sh.set.cacheAge {
+			o.entry.Phase = entry.Cached
+		}
+	}
+	sh.objects[o.key] = o
+	return o
+}
+
+// settle has the object put away at the end, if it is at rest then.
+func (t *turn) settle(o *object) { t.touched = append(t.touched, o) }
+
+func (t *turn) putAway(o *object) {
+	if o.sh == nil || !o.resting() {
+		return
+	}
+	sh := t.sh
+	if sh.objects[o.key] != o {
+		return
+	}
+	delete(sh.objects, o.key)
+	if o.entry.Phase == entry.Cached {
+		sh.routes.put(o.key, o.entry.Route, o.at)
+	} else {
+		sh.routes.drop(o.key)
+	}
+	calls := o.calls
+	*o = object{calls: calls}
+	objects.Put(o)
+}
+
+// tell has the entry step, and carries out what it decides.
+func (t *turn) tell(o *object, ev *entry.Event) {
+	if o.inert {
+		if c := t.cur; c != nil {
+			t.cur = nil
+			c.fail(errLapsed)
+			t.ended = append(t.ended, c)
+		}
+		return
+	}
+	was := o.entry.Phase
+	t.look(o, ev.Kind)
+	start := len(t.effects)
+	t.effects = o.entry.Step(&t.facts, ev, t.effects)
+	for i := start; i < len(t.effects); i++ {
+		t.do(o, &t.effects[i])
+	}
+	t.effects = t.effects[:start]
+	if o.entry.Phase == entry.Cached && (was != entry.Cached || ev.Kind == entry.Told) {
+		o.at = t.sh.set.seconds(t.time())
+	}
+	o.watch(t, ev.Kind)
+}
+
+// later has an event told when what is carried out now is done.
+func (t *turn) later(o *object, ev entry.Event, cur *call) {
+	t.next = append(t.next, follow{o, ev, cur})
+}
+
+// look sets the facts for an event.
+func (t *turn) look(o *object, ev entry.Kind) {
+	s, f := t.sh.set, &t.facts
+	*f = entry.Facts{
+		Self: s.self.Ref(), MaxHops: s.maxHops, MaxQueue: s.settings.MaxQueue,
+		OnDemand: o.kind == nil || o.kind.onDemand,
+		CanOwn:   o.kind != nil && !s.closing.Load() && !s.suspended.Load(),
+	}
+	if o.kind != nil {
+		f.MaxQueue = o.kind.set.MaxQueue
+	}
+	if ev == entry.HasRead {
+		f.Home = s.home(o.key)
+		f.CanOwn = f.CanOwn && s.serving(t.time())
+	}
+}
+
+// do carries out one effect.
+func (t *turn) do(o *object, x *entry.Effect) {
+	switch x.Op {
+	case entry.Read:
+		t.read(o)
+	case entry.Create, entry.Claim, entry.Save, entry.Release:
+		t.write(o, x)
+	case entry.Resolve:
+		t.resolve(o.write)
+	case entry.Load:
+		o.loads = true
+		t.load(o)
+	case entry.Run:
+		t.run(o, x)
+	case entry.Forward:
+		t.forward(o, x)
+	case entry.Answer:
+		t.answer(o, x)
+	case entry.Ack:
+		if c := t.take(o, x.Req.ID); c != nil {
+			c.route = o.entry.Route
+			c.reply.Owner, c.reply.Version = o.entry.Route.Owner, o.entry.Route.Version
+			t.ended = append(t.ended, c)
+		}
+	case entry.Drop:
+		t.drop(o)
+	default:
+		t.sh.set.log.Error("zrouter: an effect that nothing asks for", "effect", x.Op.String())
+	}
+}
+
+// run puts a request into the mailbox of the object's actor.
+func (t *turn) run(o *object, x *entry.Effect) {
+	c := t.take(o, x.Req.ID)
+	c.req = x.Req
+	o.used = t.time()
+	res := o.res
+	var err error
+	switch {
+	case c.req.Look:
+		t.later(o, entry.Event{Kind: entry.Ran, Req: c.req}, c)
+		return
+	case c.work != nil:
+		err = res.ref.Turn(c.turn(res))
+	default:
+		m := c.m
+		c.res, c.m = res, nil
+		m.SetReplier(c.replier(runs))
+		if err = res.ref.Deliver(m); err != nil {
+			m.TakeReplier()
+			c.m = m
+		}
+	}
+	if err != nil {
+		c.fail(err)
+		c.reply.Outcome = zmsg.NotExecuted
+		c.req.Durable = false
+		t.later(o, entry.Event{Kind: entry.Ran, Req: c.req}, c)
+	}
+}
+
+// forward sends a request to another node.
+func (t *turn) forward(o *object, x *entry.Effect) {
+	c := t.take(o, x.Req.ID)
+	c.req, c.route = x.Req, x.Route
+	switch {
+	case c.req.Look:
+		if x.Route.Version > 0 && x.Route.Version == o.entry.Route.Version && !o.entry.Route.Owner.IsZero() {
+			c.reply = zmsg.Reply{Owner: x.Route.Owner, Version: x.Route.Version}
+		} else {
+			c.fail(ErrNotInServer)
+		}
+		t.ended = append(t.ended, c)
+		return
+	case c.m == nil: // work is for here alone
+		c.fail(ErrMoved)
+		t.ended = append(t.ended, c)
+		return
+	}
+	t.send(c)
+}
+
+// send sends a call to the owner that its route names.
+func (t *turn) send(c *call) {
+	s := t.sh.set
+	c.m.Hops = uint32(c.req.Hops)
+	t.envelope = zmsg.Envelope{Key: c.key, Version: c.req.Hint, Owner: c.origin}
+	var to zmsg.Replier
+	var token uint64
+	wants := c.to != nil
+	if wants {
+		to, token = c.replier(forwards)
+	}
+	err := s.link.SendObject(c.route.Owner, &t.envelope, c.m, to, token)
+	switch {
+	case err == nil:
+		s.counts.forwards.Inc()
+		if wants {
+			return
+		}
+		if c.origin != s.self.Ref() && c.route.Version > c.hint {
+			s.correct(c.origin, c.key, c.route)
+		}
+		t.ended = append(t.ended, c)
+	case errors.Is(err, zmsg.ErrUnavailable), errors.Is(err, zmsg.ErrUnknownActor), errors.Is(err, zmsg.ErrNodeLost):
+		o := t.object(c.key)
+		t.later(o, entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route}, c)
+		t.settle(o)
+	default:
+		c.fail(err)
+		t.ended = append(t.ended, c)
+	}
+}
+
+// answer refuses a request.
+func (t *turn) answer(o *object, x *entry.Effect) {
+	c := t.take(o, x.Req.ID)
+	if c == nil {
+		return
+	}
+	if x.Cause == entry.NotInServer && o.kind != nil && o.kind.online != nil && !c.asked {
+		t.online(o, c)
+		return
+	}
+	switch {
+	case x.Cause == entry.Broken && c.reply.Code != zmsg.CodeOK: // the outcome of the handler says it
+	case (x.Cause == entry.Unusable || x.Cause == entry.Unsavable) && o.why != nil:
+		c.fail(refusal(x.Cause, o.why))
+		t.sh.set.refused(o, x.Cause)
+	default:
+		c.fail(causeError(x.Cause))
+		t.sh.set.refused(o, x.Cause)
+	}
+	c.route = o.entry.Route
+	c.reply.Owner, c.reply.Version = o.entry.Route.Owner, o.entry.Route.Version
+	t.ended = append(t.ended, c)
+}
+
+// refusal is what a caller is told where why says more than the cause does.
+func refusal(c entry.Cause, why error) error {
+	told := *causeError(c)
+	switch {
+	case errors.Is(why, ErrSchema):
+		return why
+	case c == entry.Unsavable && !errors.Is(why, zstore.ErrTooLarge):
+		told.Code, told.Text = zmsg.CodeInternal, "it ran, and left a state that does not encode"
+	}
+	return &told
+}
+
+// load makes the state of the record in memory, as soon as the actor of the last residence has ended.
+func (t *turn) load(o *object) {
+	if !o.loads || o.old != nil {
+		return
+	}
+	o.loads = false
+	s := t.sh.set
+	res := &residence{o: o, sh: o.sh, version: o.entry.Route.Version, rec: o.rec}
+	if n := o.kind.set.Dedup; n > 0 {
+		res.ring = newDoneRing(n, o.rec.Done)
+	}
+	o.ios++
+	s.pool.do(func() func() {
+		ref, err := s.spawn(o, res)
+		return func() {
+			t := o.sh.lock()
+			defer t.end()
+			o.ios--
+			defer t.settle(o)
+			if o.inert {
+				res.dropped = true
+				_ = s.group.Stop(ref) // the zero Ref where it did not start
+				return
+			}
+			if err == nil && res.gone {
+				err = zmsg.ErrStopped
+			}
+			if err != nil {
+				o.log().Error("the object cannot be loaded", "kind", o.name(), "err", err)
+				s.counts.activations(o.kind, false)
+				o.why = err
+				t.tell(o, &entry.Event{Kind: entry.LoadFailed})
+				return
+			}
+			s.counts.activations(o.kind, true)
+			res.ref = ref
+			s.residents.Add(1)
+			o.res, o.used, o.rec = res, t.time(), zstore.Record{}
+			t.tell(o, &entry.Event{Kind: entry.Loaded})
+		}
+	})
+}
+
+// drop ends the residence.
+func (t *turn) drop(o *object) {
+	res := o.res
+	o.res = nil
+	if res == nil {
+		return
+	}
+	res.dropped = true
+	t.sh.set.residents.Add(-1)
+	if res.timer != nil {
+		res.timer.Stop()
+	}
+	switch {
+	case res.crashed:
+		res.why = Panicked
+	case o.entry.Phase == entry.Releasing:
+		res.why = Released
+	default:
+		res.why = Fenced
+		t.sh.set.counts.fenced(o.kind)
+		o.log().Warn("the object is not this node's any more: dropped", "version", res.version)
+	}
+	o.saveAt, o.unsaved, o.fails = time.Time{}, time.Time{}, 0
+	o.old = res
+	if t.sh.set.group.Stop(res.ref) != nil && res.gone {
+		o.old = nil
+	}
+}
+
+// read reads the record.
+func (t *turn) read(o *object) {
+	o.ios++
+	s := t.sh.set
+	k, store := o.key, s.storeOf(o)
+	s.pool.do(func() func() {
+		rec, err := s.readRecord(store, k)
+		return func() {
+			t := o.sh.lock()
+			defer t.end()
+			o.ios--
+			ev := entry.Event{Kind: entry.HasRead}
+			switch {
+			case err == nil:
+				ev.Found = true
+			case errors.Is(err, zstore.ErrNotFound):
+			default:
+				ev.Kind = entry.ReadFailed
+				s.storeFailed(o, zstore.OpRead, err)
+			}
+			if ev.Kind == entry.HasRead {
+				ev.Route, ev.Rev = Route{Owner: rec.Own.Node, Version: rec.Own.Version}, rec.Rev
+				if ev.Found {
+					ev.OwnerDead = s.dead(rec.Own.Node)
+				}
+				if o.entry.Phase == entry.Reading {
+					o.rec = rec
+				}
+			}
+			t.tell(o, &ev)
+			t.settle(o)
+		}
+	})
+}
+
+// write begins a write of the record.
+func (t *turn) write(o *object, x *entry.Effect) {
+	s := t.sh.set
+	w := &write{o: o, op: x.Op}
+	w.change = zstore.Change{Key: o.key, Own: zstore.Own{Node: x.Route.Owner, Version: x.Route.Version}, Rev: x.Rev, WID: s.newWID()}
+	o.write = w
+	o.ios++
+	switch x.Op { //nolint:exhaustive // those that write
+	case entry.Create:
+		w.change.Op, w.change.Node = zstore.OpCreate, s.self.Ref()
+		w.make = o.kind.create
+		for _, q := range o.entry.Queue {
+			if c := o.calls[q.ID]; c != nil && c.make != nil {
+				w.make = c.make
+				break
+			}
+		}
+		t.start(w)
+	case entry.Claim:
+		w.change.Op, w.change.Node = zstore.OpClaim, s.self.Ref()
+		t.start(w)
+	case entry.Save, entry.Release:
+		w.change.Op = zstore.OpSave
+		if x.Op == entry.Release {
+			w.change.Op = zstore.OpMove
+			if o.res != nil && o.res.deleted.Load() {
+				w.change.Op = zstore.OpDelete
+				t.start(w)
+				return
+			}
+		}
+		if o.res == nil { // never in memory: as it was read
+			w.change.Write = zstore.Write{Schema: o.rec.Schema, State: o.rec.State, Done: o.rec.Done}
+			t.start(w)
+			return
+		}
+		if !o.res.save(w) {
+			// Its actor has ended, and says so next: then the entry drops it.
+			t.failedLater(w)
+		}
+	}
+}
+
+// failedLater tells that a write was never begun.
+func (t *turn) failedLater(w *write) {
+	o := w.o
+	t.sh.set.pool.do(func() func() {
+		return func() {
+			t := o.sh.lock()
+			t.landed(w, zstore.Record{}, errEncode)
+			t.end()
+		}
+	})
+}
+
+// start issues a write that has all it needs.
+func (t *turn) start(w *write) {
+	s := t.sh.set
+	store := s.storeOf(w.o)
+	s.pool.do(func() func() {
+		if w.op == entry.Create {
+			data, err := w.make(w.o.key)
+			if err != nil {
+				err = errors.Join(errEncode, err)
+				return func() { w.settle(zstore.Record{}, err) }
+			}
+			w.change.Write = data
+		}
+		ctx, cancel := s.storeContext()
+		defer cancel()
+		rec, err := w.change.Do(ctx, store)
+		return func() { w.settle(rec, err) }
+	})
+}
+
+// resolve finds out what became of a write, after a wait.
+func (t *turn) resolve(w *write) {
+	s := t.sh.set
+	w.tries++
+	wait := s.jitter(backoff(w.tries, 5*time.Millisecond, time.Second))
+	store := s.storeOf(w.o)
+	s.after(wait, func() {
+		s.pool.do(func() func() {
+			ctx, cancel := s.storeContext()
+			defer cancel()
+			rec, err := settleWrite(ctx, store, &w.change)
+			return func() { w.settle(rec, err) }
+		})
+	})
+}
+
+// settleWrite is one round of finding out what became of a write: it reads, and issues the write again where the record is as before.
+// Errors: zstore.ErrConflict when the write is over, zstore.ErrUnknown as long as nobody knows.
+func settleWrite(ctx context.Context, s zstore.Store, c *zstore.Change) (zstore.Record, error) {
+	cur, err := s.Read(ctx, c.Key)
+	if err != nil && !errors.Is(err, zstore.ErrNotFound) {
+		return zstore.Record{}, errors.Join(zstore.ErrUnknown, err)
+	}
+	switch zstore.Decide(c, cur, cur.Rev > 0) { //nolint:exhaustive // Reissue goes on below
+	case zstore.Landed:
+		return cur, nil
+	case zstore.Overtaken:
+		return zstore.Record{}, zstore.ErrConflict
+	}
+	rec, err := c.Do(ctx, s)
+	if err != nil && !errors.Is(err, zstore.ErrConflict) && !errors.Is(err, zstore.ErrNotFound) {
+		return rec, errors.Join(zstore.ErrUnknown, err) // that this one was not sent says nothing of the first
+	}
+	return rec, err
+}
+
+// settle tells how a write ended, or that nobody knows.
+func (w *write) settle(rec zstore.Record, err error) {
+	t := w.o.sh.lock()
+	t.landed(w, rec, err)
+	t.end()
+}
+
+// landed is settle with the lock held.
+func (t *turn) landed(w *write, rec zstore.Record, err error) {
+	o, s := w.o, t.sh.set
+	if o.inert {
+		return
+	}
+	var ev entry.Event
+	switch {
+	case err == nil:
+		ev = entry.Event{Kind: entry.Wrote, Route: Route{Owner: rec.Own.Node, Version: rec.Own.Version}, Rev: rec.Rev}
+		if w.tries > 0 {
+			s.counts.resolved(true)
+		}
+	case errors.Is(err, zstore.ErrUnknown):
+		ev.Kind = entry.Unclear
+	case errors.Is(err, zstore.ErrConflict), errors.Is(err, zstore.ErrNotFound):
+		ev.Kind = entry.Conflicted
+		if w.tries > 0 {
+			s.counts.resolved(false)
+		}
+	default:
+		ev.Kind, o.why = entry.Failed, err
+		ev.Unsavable = errors.Is(err, zstore.ErrTooLarge) || errors.Is(err, errEncode)
+	}
+	s.counts.write(o.kind, w.op, ev.Kind)
+	if ev.Kind == entry.Failed || ev.Kind == entry.Unclear {
+		s.storeFailed(o, w.change.Op, err)
+	}
+	if o.write != w { // the entry has gone on without it
+		if ev.Kind != entry.Unclear {
+			o.ios--
+			t.settle(o)
+		} else {
+			t.resolve(w)
+		}
+		return
+	}
+	if ev.Kind == entry.Unclear {
+		if w.tries > 0 {
+			t.resolve(w) // the entry knows
+			return
+		}
+		t.tell(o, &ev)
+		return
+	}
+	o.write = nil
+	o.ios--
+	if ev.Kind == entry.Wrote && (w.op == entry.Create || w.op == entry.Claim) {
+		o.rec = rec
+		if rec.State == nil {
+			o.rec.State = w.change.State
+		}
+	}
+	t.tell(o, &ev)
+	t.settle(o)
+}
