@@ -236,7 +236,7 @@ type sending struct {
 	from     *cell
 	chain    []uint64
 	trace    zmsg.TraceID
-	session  zmsg.SessionRef // only for a request that goes by its id
+	session  zmsg.SessionRef // only for a request that goes by its id, or to an object
 	user     string
 }
 
@@ -257,7 +257,7 @@ func (r Ref) request(req proto.Message, s *sending) error {
 	if r == (Ref{}) {
 		return zmsg.ErrUnknownActor
 	}
-	if len(s.chain) > 0 && (r.cell != nil || !r.far.byID) && slices.Contains(s.chain, r.Address().UID()) {
+	if len(s.chain) > 0 && (r.cell != nil || !r.far.found()) && slices.Contains(s.chain, r.Address().UID()) {
 		return zmsg.ErrCycle
 	}
 	if r.cell != nil && len(s.chain) == 0 && s.trace.IsZero() {
@@ -284,7 +284,7 @@ func (r Ref) request(req proto.Message, s *sending) error {
 			err = r.cell.overflow(&it, err, patience{waits: true, ask: s})
 		}
 	} else {
-		if r.far.byID {
+		if r.far.found() {
 			m.Session, m.User = s.session, s.user
 		}
 		err = r.deliverFar(m)

@@ -49,6 +49,8 @@ type Config struct {
 	Topics Topics
 	// Router takes messages by their id, see Group.ByID. Without it such calls fail with zmsg.ErrNoRoute.
 	Router Router
+	// Objects takes messages for stateful actors, see Group.Object. Without it such calls fail with zmsg.ErrUnavailable.
+	Objects Objects
 
 	// Mailbox is how many messages may wait for an actor; see WithMailbox. Defaults to 1,024.
 	Mailbox int

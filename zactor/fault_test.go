@@ -130,7 +130,7 @@ func TestA6StopOfWhatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, ref := range map[string]zactor.Ref{
-		"nobody": {}, "another group's": foreign, "gone": gone, "far": g.Ref(zmsg.Address{Node: zmsg.NodeRef{ID: "z", Epoch: 1}, Actor: 1}), "by id": g.ByID(),
+		"nobody": {}, "another group's": foreign, "gone": gone, "far": g.Ref(zmsg.Address{Node: zmsg.NodeRef{ID: "z", Epoch: 1}, Actor: 1}), "by id": g.ByID(), "object": g.Object(zmsg.Key{Type: 1}),
 	} {
 		for how, err := range map[string]error{
 			"Stop": g.Stop(ref), "StopWait": g.StopWait(testContext(t), ref),

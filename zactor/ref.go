@@ -16,16 +16,21 @@ type Ref struct {
 
 // far is where a ref points that is not an actor of this group.
 type far struct {
-	g    *Group
-	addr zmsg.Address
-	byID bool   // through the Router
-	name string // in a replay: of an actor of the node that was recorded
+	g      *Group
+	addr   zmsg.Address
+	byID   bool     // through the Router
+	object bool     // through the Objects
+	key    zmsg.Key // of an object
+	name   string   // in a replay: of an actor of the node that was recorded
 }
+
+// found reports whether the messages say themselves where they go: what they are about may decide, and travels with them.
+func (f *far) found() bool { return f.byID || f.object }
 
 // IsZero reports whether r is nobody.
 func (r Ref) IsZero() bool { return r == Ref{} }
 
-// Address returns the actor's place in the cluster; zero for the zero Ref and for that of ByID.
+// Address returns the actor's place in the cluster; zero for the zero Ref, and for those of ByID and Object.
 func (r Ref) Address() zmsg.Address {
 	switch {
 	case r.cell != nil:
@@ -45,15 +50,17 @@ func (r Ref) String() string {
 	return r.Address().String()
 }
 
-// name returns the name of an actor of this node, "" if it has none.
+// name returns the name of an actor of this node, or what an object is called; "" if it has none.
 func (r Ref) name() string {
 	switch {
 	case r.cell != nil:
 		return r.cell.name
-	case r.far != nil:
-		return r.far.name
-	default:
+	case r.far == nil:
 		return ""
+	case r.far.object:
+		return "object " + r.far.key.String()
+	default:
+		return r.far.name
 	}
 }
 
@@ -66,7 +73,7 @@ func (r Ref) Load() int {
 }
 
 // Tell sends a one-way message. msg must not be changed afterwards: a receiver in the same process gets it as it is.
-// Errors: ErrBusy, ErrStopped, ErrUnknownActor, ErrDraining, ErrUnavailable, ErrNoRoute, and what the bus says; on an error
+// Errors: ErrBusy, ErrStopped, ErrUnknownActor, ErrDraining, ErrUnavailable, ErrNoRoute, and what the bus or the router of objects says; on an error
 // nothing was sent.
 func (r Ref) Tell(msg proto.Message) error {
 	if c := r.cell; c != nil {
@@ -109,7 +116,7 @@ func (r Ref) tellFar(msg proto.Message, from *Context) error {
 		return err
 	}
 	if from != nil {
-		from.sign(m, r.far.byID)
+		from.sign(m, r.far.found())
 	}
 	if err := r.deliverFar(m); err != nil {
 		m.Release()
@@ -133,6 +140,11 @@ func (r Ref) deliverFar(m *zmsg.Message) error {
 			return zmsg.ErrNoRoute
 		}
 		return f.g.cfg.Router.Dispatch(m)
+	case f.object:
+		if f.g.cfg.Objects == nil {
+			return zmsg.ErrUnavailable
+		}
+		return f.g.cfg.Objects.DeliverObject(f.key, m)
 	case f.g.self.Is(f.addr.Node):
 		return zmsg.ErrUnknownActor
 	case f.g.cfg.Remote == nil:

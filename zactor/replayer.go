@@ -128,7 +128,7 @@ func (p *replayer) collectNames() {
 			p.names[in.Head.From] = in.Head.Name
 		}
 		for _, op := range in.Did {
-			if op.Name != "" {
+			if op.Name != "" && !op.To.IsZero() { // an object has no address
 				p.names[op.To] = op.Name
 			}
 		}
@@ -443,7 +443,7 @@ func (p *replayer) same(to Ref, op *recordedOp) bool {
 	if name := to.name(); name != "" && name == op.Name {
 		return true
 	}
-	return to.Address() == op.To
+	return to.Address() == op.To && (to.far == nil || !to.far.object)
 }
 
 func (p *replayer) nameOf(to Ref) string {

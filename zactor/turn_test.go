@@ -65,7 +65,7 @@ func TestTurn(t *testing.T) {
 		}
 	}
 	g := newGroup(t, nil)
-	for _, ref := range []zactor.Ref{{}, g.ByID(), g.Ref(zmsg.Address{Node: zmsg.NodeRef{ID: "n2", Epoch: 1}, Actor: 1})} {
+	for _, ref := range []zactor.Ref{{}, g.ByID(), g.Object(zmsg.Key{Type: 1}), g.Ref(zmsg.Address{Node: zmsg.NodeRef{ID: "n2", Epoch: 1}, Actor: 1})} {
 		if err := ref.Turn(func(*zactor.Context) { t.Error("ran") }, nil); !errors.Is(err, zmsg.ErrUnknownActor) {
 			t.Errorf("of %v: %v, want ErrUnknownActor", ref, err)
 		}

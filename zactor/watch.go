@@ -47,7 +47,7 @@ func (c *Context) Watch(ref Ref, fn func(c *Context, d Down)) Watch {
 	case c.tap != nil && c.tap.watch(c, w):
 	case ref.cell != nil:
 		ref.cell.watchedBy(w)
-	case ref.far != nil && !ref.far.byID:
+	case ref.far != nil && !ref.far.found():
 		c.cell.g.peers.watch(w)
 	default:
 		w.down(UnknownActor)

@@ -186,6 +186,7 @@ func TestWatchOfNobody(t *testing.T) {
 		{"gone", gone.Ref, zactor.UnknownActor},
 		{"zero", zactor.Ref{}, zactor.UnknownActor},
 		{"by id", g.ByID(), zactor.UnknownActor},
+		{"an object", g.Object(zmsg.Key{Type: 1, ID: "x"}), zactor.UnknownActor},
 		{"no such actor", unknown, zactor.UnknownActor},
 		{"of another node, without Config.Watches", far, zactor.LostNode},
 	} {
