@@ -1,8 +1,6 @@
 package zrouter
 
 import (
-	"hash/maphash"
-	"math/rand/v2"
 	"strings"
 
 	"zgame/zmsg"
@@ -12,21 +10,15 @@ import (
 // is picked by chance among those that were not used for long. Times are whole seconds since its owner's start.
 //
 // It is not safe for concurrent use: its owner's lock guards it, also in get.
+//
+// The map never gets a caller's key for an entry that is there: Go's maps take over the key of each assignment, and ids may alias the
+// buffer of a message. So what changes lies in slots.
 type routes struct {
 	limit int
-	n     int
-	parts []routePart // 2^k of them: each is swept, and shrinks, by itself, so that no step takes long
-	next  int         // the part to sweep next
-	seed  maphash.Seed
-	nodes nodeTable
-}
-
-// routePart has the routes of some keys. The map never gets a caller's key for an entry that is there: Go's maps take over the key of
-// each assignment, and ids may alias the buffer of a message. So what changes lies in slots.
-type routePart struct {
 	at    map[zmsg.Key]uint32 // index in slots; the ids are own copies
 	slots []routeSlot
 	free  uint32 // first of the unused slots plus one, each has the next in owner; 0: none
+	nodes nodeTable
 }
 
 // routeSlot has no pointers, so that the garbage collector does not look at it.
@@ -38,33 +30,17 @@ type routeSlot struct {
 }
 
 const (
-	manyParts = 64
-	manyFrom  = 1 << 14 // limits from here on have manyParts
-	samples   = 8       // routes that one to be evicted is picked from
-	rarely    = 4       // a part shrinks when fewer than one of so many slots is in use
-	smallPart = 256     // slots below which that is not worth it
+	samples   = 8   // routes that one to be evicted is picked from
+	rarely    = 4   // memory is given back when fewer than one of so many slots is in use
+	smallMany = 256 // slots below which that is not worth it
 )
 
 // newRoutes makes an empty one; with a limit below 1 it remembers nothing.
-func newRoutes(limit int) *routes {
-	r := &routes{limit: limit, parts: make([]routePart, 1), seed: maphash.MakeSeed()}
-	if limit >= manyFrom {
-		r.parts = make([]routePart, manyParts)
-	}
-	return r
-}
-
-func (r *routes) part(k zmsg.Key) *routePart {
-	if len(r.parts) == 1 {
-		return &r.parts[0]
-	}
-	return &r.parts[maphash.String(r.seed, k.ID)%uint64(len(r.parts))]
-}
+func newRoutes(limit int) *routes { return &routes{limit: limit, at: map[zmsg.Key]uint32{}} }
 
 func (r *routes) find(k zmsg.Key) *routeSlot {
-	p := r.part(k)
-	if i, ok := p.at[k]; ok {
-		return &p.slots[i]
+	if i, ok := r.at[k]; ok {
+		return &r.slots[i]
 	}
 	return nil
 }
@@ -92,13 +68,12 @@ func (r *routes) put(k zmsg.Key, route Route, now uint32) (evicted bool) {
 	if r.limit < 1 {
 		return false
 	}
-	if r.n >= r.limit {
+	if len(r.at) >= r.limit {
 		r.evict()
 		evicted = true
 	}
 	k.ID = strings.Clone(k.ID)
-	r.part(k).insert(k, routeSlot{version: route.Version, owner: r.nodes.take(route.Owner), at: now, used: now})
-	r.n++
+	r.insert(k, routeSlot{version: route.Version, owner: r.nodes.take(route.Owner), at: now, used: now})
 	return evicted
 }
 
@@ -124,9 +99,8 @@ func (r *routes) replace(s *routeSlot, route Route) {
 
 // drop forgets the route of k.
 func (r *routes) drop(k zmsg.Key) {
-	p := r.part(k)
-	if i, ok := p.at[k]; ok {
-		r.remove(p, k, i)
+	if i, ok := r.at[k]; ok {
+		r.remove(k, i)
 	}
 }
 
@@ -136,99 +110,73 @@ func (r *routes) dropOwner(n zmsg.NodeRef) int {
 	if !ok {
 		return 0
 	}
-	before := r.n
-	for i := range r.parts {
-		p := &r.parts[i]
-		for k, at := range p.at {
-			if p.slots[at].owner == owner {
-				r.remove(p, k, at)
-			}
-		}
-		p.shrink()
-	}
-	return before - r.n
+	return r.dropWhere(func(s *routeSlot) bool { return s.owner == owner })
 }
 
 // sweep forgets what was not used for free seconds, and returns how many. It looks at every route.
 func (r *routes) sweep(now, free uint32) int {
-	n := 0
-	for range r.parts {
-		n += r.sweepPart(now, free)
-	}
-	return n
+	return r.dropWhere(func(s *routeSlot) bool { return now > s.used && now-s.used >= free })
 }
 
-// sweepPart is sweep for one part, another one with each call: for owners whose lock is not to be held for long.
-func (r *routes) sweepPart(now, free uint32) int {
-	p := &r.parts[r.next]
-	r.next = (r.next + 1) % len(r.parts)
-	before := r.n
-	for k, i := range p.at {
-		if s := &p.slots[i]; now > s.used && now-s.used >= free {
-			r.remove(p, k, i)
+func (r *routes) dropWhere(old func(*routeSlot) bool) int {
+	before := len(r.at)
+	for k, i := range r.at {
+		if old(&r.slots[i]) {
+			r.remove(k, i)
 		}
 	}
-	p.shrink()
-	return before - r.n
+	if len(r.slots) >= smallMany && len(r.at) < len(r.slots)/rarely {
+		r.shrink()
+	}
+	return before - len(r.at)
 }
 
 // len returns how many routes there are.
-func (r *routes) len() int { return r.n }
+func (r *routes) len() int { return len(r.at) }
 
 // evict removes the one that was not used for the longest time, of a few.
 func (r *routes) evict() {
-	p := &r.parts[rand.IntN(len(r.parts))]
-	for len(p.at) == 0 { // there is one that is not empty
-		p = &r.parts[rand.IntN(len(r.parts))]
-	}
 	var oldest zmsg.Key
 	var at uint32
 	n := 0
-	for k, i := range p.at { // begins anywhere
-		if n == 0 || p.slots[i].used < p.slots[at].used {
+	for k, i := range r.at { // begins anywhere
+		if n == 0 || r.slots[i].used < r.slots[at].used {
 			oldest, at = k, i
 		}
 		if n++; n == samples {
 			break
 		}
 	}
-	r.remove(p, oldest, at)
+	r.remove(oldest, at)
 }
 
-func (r *routes) remove(p *routePart, k zmsg.Key, i uint32) {
-	r.nodes.drop(p.slots[i].owner)
-	delete(p.at, k)
-	p.slots[i] = routeSlot{owner: p.free}
-	p.free = i + 1
-	r.n--
+func (r *routes) remove(k zmsg.Key, i uint32) {
+	r.nodes.drop(r.slots[i].owner)
+	delete(r.at, k)
+	r.slots[i] = routeSlot{owner: r.free}
+	r.free = i + 1
 }
 
-func (p *routePart) insert(k zmsg.Key, s routeSlot) {
-	if p.at == nil {
-		p.at = map[zmsg.Key]uint32{}
-	}
-	i := p.free
+func (r *routes) insert(k zmsg.Key, s routeSlot) {
+	i := r.free
 	if i > 0 {
 		i--
-		p.free = p.slots[i].owner
-		p.slots[i] = s
+		r.free = r.slots[i].owner
+		r.slots[i] = s
 	} else {
-		i = uint32(len(p.slots))
-		p.slots = append(p.slots, s)
+		i = uint32(len(r.slots))
+		r.slots = append(r.slots, s)
 	}
-	p.at[k] = i
+	r.at[k] = i
 }
 
 // shrink gives memory back that is hardly used: maps do not by themselves.
-func (p *routePart) shrink() {
-	if len(p.slots) < smallPart || len(p.at) > len(p.slots)/rarely {
-		return
+func (r *routes) shrink() {
+	was, slots := r.at, r.slots
+	r.at, r.slots, r.free = make(map[zmsg.Key]uint32, len(was)), make([]routeSlot, 0, len(was)), 0
+	for k, i := range was {
+		r.insert(k, slots[i])
 	}
-	q := routePart{at: make(map[zmsg.Key]uint32, len(p.at)), slots: make([]routeSlot, 0, len(p.at))}
-	for k, i := range p.at {
-		q.insert(k, p.slots[i])
-	}
-	*p = q
 }
 
 // nodeTable gives each node that is in use a small number. Nobody is number 0.

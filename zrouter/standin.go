@@ -95,31 +95,6 @@ func (*doneRing) add(string, *zmsg.Reply) error  { return nil }
 func (*doneRing) list() []zstore.Done            { return nil }
 func encoded(r *zmsg.Reply) zmsg.Reply           { return *r }
 
-type routes struct{ m map[zmsg.Key]Route }
-
-func newRoutes(int) *routes { return &routes{make(map[zmsg.Key]Route)} }
-func (r *routes) get(k zmsg.Key, now uint32) (Route, uint32, bool) {
-	x, ok := r.m[k]
-	return x, now, ok
-}
-
-func (r *routes) put(k zmsg.Key, x Route, now uint32) {
-	if x.Version >= r.m[k].Version {
-		r.m[k] = x
-	}
-}
-
-func (r *routes) update(k zmsg.Key, x Route) bool {
-	if o, ok := r.m[k]; ok && o.Version < x.Version {
-		r.m[k] = x
-		return true
-	}
-	return false
-}
-func (r *routes) drop(k zmsg.Key)            { delete(r.m, k) }
-func (r *routes) sweep(now, free uint32) int { return 0 }
-func (r *routes) len() int                   { return len(r.m) }
-
 func goneStub(n zmsg.NodeRef, s *zdiscovery.Snapshot) bool {
 	for i := range s.Nodes {
 		if s.Nodes[i].Ref == n {
