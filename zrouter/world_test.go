@@ -72,6 +72,7 @@ type world struct {
 	order []*testNode // as they were started
 	snap  atomic.Pointer[zdiscovery.Snapshot]
 	epoch uint64
+	link  zrouter.Link  // of nodes that start; nil: that of the world
 	lease time.Duration // of nodes that start; 0: for ever
 }
 
@@ -107,7 +108,11 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 		w.t.Fatal(err)
 	}
 	n.group = g
-	n.set, err = zrouter.New(zrouter.Config{Self: n.ref, Group: g, Link: n, Members: n, Store: n.store, Settings: settings}, kinds...)
+	link := w.link
+	if link == nil {
+		link = n
+	}
+	n.set, err = zrouter.New(zrouter.Config{Self: n.ref, Group: g, Link: link, Members: n, Store: n.store, Settings: settings}, kinds...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
