@@ -92,6 +92,10 @@ func (m *Manager[S]) Remove(ctx context.Context, k zmsg.Key) error { return m.se
 // RemoveCache forgets the route of an object that is not in memory here.
 func (m *Manager[S]) RemoveCache(k zmsg.Key) { m.set.forget(k) }
 
+// Ref returns a ref to the object for actors and others of this node: zactor.Ask, Call, Then and Tell with it find the owner at each
+// use. In a handler, Context.Object is the same.
+func (s *ManagerSet) Ref(k zmsg.Key) zactor.Ref { return s.group.Object(k) }
+
 // Lookup is Manager.MutableCache for an object of any kind.
 func (s *ManagerSet) Lookup(ctx context.Context, k zmsg.Key) (Route, error) {
 	return s.await(ctx, k, order{req: entry.Req{Look: true}})

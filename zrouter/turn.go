@@ -3,6 +3,7 @@ package zrouter
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"zgame/zmsg"
@@ -206,6 +207,8 @@ func (t *turn) run(o *object, x *entry.Effect) {
 		return
 	case c.work != nil:
 		err = res.ref.Turn(c.turn(res))
+	case c.to != nil && len(c.m.Chain) > 0 && slices.Contains(c.m.Chain, res.ref.Address().UID()):
+		err = zmsg.ErrCycle // it waits for itself
 	default:
 		m := c.m
 		c.res, c.m = res, nil

@@ -103,7 +103,7 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 	if w.lease > 0 {
 		n.until.Store(time.Now().Add(w.lease).UnixNano())
 	}
-	g, err := zactor.NewGroup(zactor.Config{Node: n.ref})
+	g, err := zactor.NewGroup(zactor.Config{Node: n.ref, Objects: n})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -133,6 +133,9 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 	})
 	return n
 }
+
+// DeliverObject implements zactor.Objects.
+func (n *testNode) DeliverObject(k zmsg.Key, m *zmsg.Message) error { return n.set.DeliverObject(k, m) }
 
 // list makes the list of nodes that are up.
 func (w *world) list(states ...zdiscovery.State) {
@@ -250,4 +253,14 @@ func decode(tb testing.TB, state []byte) *testpb.Log {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// eventually waits until cond holds.
+func eventually(tb testing.TB, what string, cond func() bool) {
+	tb.Helper()
+	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			tb.Fatal("not so: " + what)
+		}
+	}
 }
