@@ -76,7 +76,7 @@ func (c *cell[S]) Handlers() []zactor.Handler { return c.shared.handlers }
 // OnStart implements zactor.Starter: it makes the state of the record.
 func (c *cell[S]) OnStart(zc *zactor.Context) (err error) {
 	k := &c.shared.kind
-	rec := &c.res.rec
+	rec := c.res.rec
 	c.state, err = decodeState(k.Codec, k.Version, k.Migrate, rec.Schema, rec.State)
 	if err != nil {
 		return fmt.Errorf("zrouter: loading %s: %w", rec.Key, err)
@@ -88,7 +88,7 @@ func (c *cell[S]) OnStart(zc *zactor.Context) (err error) {
 			return fmt.Errorf("zrouter: OnActivate of %s: %w", rec.Key, err)
 		}
 	}
-	c.res.rec = zstore.Record{}
+	c.res.rec = nil
 	c.up = true
 	return nil
 }

@@ -20,7 +20,7 @@ type object struct {
 	calls map[uint64]*call // that wait in the entry, or whose success is held, by Req.ID
 	res   *residence       // what is in memory
 	old   *residence       // what was, until its actor has ended
-	rec   zstore.Record    // what is to be loaded
+	rec   *zstore.Record   // what is to be loaded
 	write *write           // under way
 	ios   int              // reads, writes and loads under way
 	loads bool             // Load waits for old to end

@@ -25,7 +25,7 @@ type residence struct {
 
 	// Guarded by the shard's mu.
 	ref     zactor.Ref
-	rec     zstore.Record // what to load: owned by the actor's start
+	rec     *zstore.Record // what to load: owned by the actor's start
 	ring    *doneRing
 	running map[string]struct{} // Once ids that run
 	dropped bool                // the entry has done with it

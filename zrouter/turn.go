@@ -352,7 +352,7 @@ func (t *turn) load(o *object) {
 			s.counts.activations(o.kind, true)
 			res.ref = ref
 			s.residents.Add(1)
-			o.res, o.used, o.rec = res, t.time(), zstore.Record{}
+			o.res, o.used, o.rec = res, t.time(), nil
 			t.tell(o, &entry.Event{Kind: entry.Loaded})
 		}
 	})
@@ -413,7 +413,7 @@ func (t *turn) read(o *object) {
 					ev.OwnerDead = s.dead(rec.Own.Node)
 				}
 				if o.entry.Phase == entry.Reading {
-					o.rec = rec
+					o.rec = &rec
 				}
 			}
 			t.tell(o, &ev)
@@ -588,7 +588,7 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 	o.write = nil
 	o.ios--
 	if ev.Kind == entry.Wrote && (w.op == entry.Create || w.op == entry.Claim) {
-		o.rec = rec
+		o.rec = &rec
 		if rec.State == nil {
 			o.rec.State = w.change.State
 		}
