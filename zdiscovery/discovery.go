@@ -81,6 +81,8 @@ type Kind struct {
 	Type    uint32        `json:"type"` // of zmsg.Key
 	Name    string        `json:"name"`
 	Adverts []zmsg.Advert `json:"adverts"`
+	// OnDemand: an object is created, or taken over, by a request to it. Nodes that do not host the kind need to know.
+	OnDemand bool `json:"ondemand,omitempty"`
 }
 
 // Discovery is the contract of a driver: who is alive, and what each node says about itself. zdiscoverytest holds
@@ -95,7 +97,7 @@ type Discovery interface {
 	// Errors: ErrTaken, ErrTooLarge, ErrUnavailable, ErrClosed, ctx's.
 	Join(ctx context.Context, n Node) (Member, error)
 	// Watch sends the list of nodes: first all there are, then a new Snapshot after each change, the newest only if
-	// the reader is slow. It heals by itself (lost connection, compaction). The channel closes when ctx ends or the
+	// the reader is slow: what came and went meanwhile shows in its Revision alone. It heals by itself (lost connection, compaction). The channel closes when ctx ends or the
 	// driver is closed. Errors: ErrUnavailable when the first list cannot be read, ErrClosed, ctx's.
 	Watch(ctx context.Context) (<-chan *Snapshot, error)
 	// Leader says who leads the name: whoever is first in line. Errors: ErrUnavailable, ErrClosed, ctx's, and what is wrong with
@@ -115,7 +117,7 @@ type Member interface {
 	// ErrTooLarge, ErrUnavailable, ctx's.
 	Update(ctx context.Context, n Node) error
 	// ServeUntil is how long this node may act as Ref, as its own clock sees it: the time before sending the last
-	// renewal that was acknowledged, plus the safe part of the lease.
+	// renewal that was acknowledged, plus the safe part of the lease. From Leave, and from Lost, on it is over.
 	ServeUntil() time.Time
 	// Lost is closed when the service says that the membership is lost: another process may be this node. While the
 	// service is away nobody knows; ServeUntil tells when to stop acting as Ref, and to go on when it is back.
@@ -130,6 +132,10 @@ type Member interface {
 
 // Snapshot is the list of nodes at one moment. It is not changed afterwards; readers share it.
 type Snapshot struct {
-	Revision int64  // rises with each change of the list
+	// Revision rises with each change of the list. The epoch that Join gives is greater than the Revision of every Snapshot before that
+	// node, and at most that of every one that lists it; so a list that is new enough and lacks a node says that it is gone: see Gone.
+	Revision int64
 	Nodes    []Node // sorted by id: the same order on every node
+	// Unreadable are nodes that have their place, with a record that this program cannot read.
+	Unreadable []zmsg.NodeRef
 }

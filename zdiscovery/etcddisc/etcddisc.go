@@ -182,13 +182,14 @@ func (d *Disc) Close(ctx context.Context) error {
 	}
 }
 
-// decode makes the Node of a key.
+// decode makes the Node of a key. Its Ref is set also where there is an error.
 func (d *Disc) decode(kv *mvccpb.KeyValue) (zdiscovery.Node, error) {
 	var n zdiscovery.Node
-	if err := json.Unmarshal(kv.Value, &n); err != nil {
+	err := json.Unmarshal(kv.Value, &n)
+	n.Ref = zmsg.NodeRef{ID: strings.TrimPrefix(string(kv.Key), d.prefix), Epoch: uint64(kv.CreateRevision)}
+	if err != nil {
 		return n, fmt.Errorf("etcddisc: key %s: %w", kv.Key, err)
 	}
-	n.Ref = zmsg.NodeRef{ID: strings.TrimPrefix(string(kv.Key), d.prefix), Epoch: uint64(kv.CreateRevision)}
 	if err := zdiscovery.CheckID(n.Ref.ID); err != nil {
 		return n, fmt.Errorf("etcddisc: key %.200s: %w", kv.Key, err)
 	}

@@ -425,6 +425,31 @@ func TestForeignKeys(t *testing.T) {
 	put("/zgame/nodes/bad2", "[]")
 	join(t, d, "good2")
 	until(t, ch, "good", "good2")
+
+	// They may be nodes that live: of a version that this one does not understand.
+	read := func(id string) zmsg.NodeRef {
+		t.Helper()
+		r, err := s.raw.Get(s.ctx(), "/zgame/nodes/"+id)
+		if err != nil || len(r.Kvs) != 1 {
+			t.Fatal(id, err)
+		}
+		return zmsg.NodeRef{ID: id, Epoch: uint64(r.Kvs[0].CreateRevision)}
+	}
+	bad, bad2 := read("bad"), read("bad2")
+	if _, err := s.raw.Delete(s.ctx(), "/zgame/nodes/bad2"); err != nil {
+		t.Fatal(err)
+	}
+	for list := range ch {
+		if len(list.Unreadable) == 1 {
+			if zdiscovery.Gone(bad, list) || !zdiscovery.Gone(bad2, list) {
+				t.Errorf("gone: %v %v, want that of the deleted key alone", zdiscovery.Gone(bad, list), zdiscovery.Gone(bad2, list))
+			}
+			break
+		}
+		if zdiscovery.Gone(bad2, list) {
+			t.Error("a node whose record is not readable counts as gone")
+		}
+	}
 }
 
 // TestRecordsOfOtherVersions: what an older version did not write, or a newer one writes besides, is no fault.

@@ -38,9 +38,10 @@ type member struct {
 	quitOnce   sync.Once
 	left       atomic.Bool // the lease is revoked
 
-	mu     sync.Mutex            // guards what follows
-	names  map[string]*candidate // what it campaigns for, or leads
-	guards map[string]int64      // revisions of the guards of names, see candidate.withdraw
+	mu       sync.Mutex            // guards what follows
+	finished bool                  // serveUntil does not rise any more
+	names    map[string]*candidate // what it campaigns for, or leads
+	guards   map[string]int64      // revisions of the guards of names, see candidate.withdraw
 }
 
 // Join implements zdiscovery.Discovery.
@@ -271,16 +272,31 @@ func (m *member) renew() error {
 // renewed notes a renewal that was sent then and acknowledged.
 func (m *member) renewed(sent time.Time) {
 	until := sent.Add(m.disc.cfg.TTL * 6 / 10)
-	m.serveUntil.Store(&until)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.finished {
+		m.serveUntil.Store(&until)
+	}
 }
 
 // lose ends the membership: etcd said that it is over.
 func (m *member) lose() {
 	m.loseOnce.Do(func() {
 		m.disc.cfg.Logger.Warn("membership is lost", "node", m.ref.String())
+		m.finish()
 		close(m.lost)
 		m.end()
 	})
+}
+
+// finish says that it serves no longer.
+func (m *member) finish() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.finished = true
+	if now := time.Now(); m.ServeUntil().After(now) {
+		m.serveUntil.Store(&now)
+	}
 }
 
 // end ends what the member does under its lease: it campaigns for nothing any more, and leads nothing.
@@ -345,7 +361,8 @@ func (m *member) Update(ctx context.Context, n zdiscovery.Node) error {
 // Leave implements zdiscovery.Member.
 func (m *member) Leave(ctx context.Context) error {
 	m.quitOnce.Do(func() { close(m.quit) })
-	m.end() // before anybody else can lead
+	m.finish() // before anybody can see it gone
+	m.end()
 	if m.left.Load() {
 		return nil
 	}

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"zgame/zdiscovery"
+	"zgame/zmsg"
 )
 
 // Pauses between attempts at what failed: doubled from the first to the last.
@@ -39,15 +41,34 @@ func (p *pauses) wait(ctx context.Context) bool {
 
 // nodes is the list as a watch keeps it.
 type nodes struct {
-	revision int64
-	byID     map[string]zdiscovery.Node
+	revision   int64
+	byID       map[string]zdiscovery.Node
+	unreadable map[string]zmsg.NodeRef
 }
 
 // snapshot makes the list that readers share.
 func (l *nodes) snapshot() *zdiscovery.Snapshot {
 	s := &zdiscovery.Snapshot{Revision: l.revision, Nodes: slices.Collect(maps.Values(l.byID))}
 	slices.SortFunc(s.Nodes, func(a, b zdiscovery.Node) int { return strings.Compare(a.Ref.ID, b.Ref.ID) })
+	for _, ref := range l.unreadable {
+		s.Unreadable = append(s.Unreadable, ref)
+	}
 	return s
+}
+
+// put notes what a key says.
+func (l *nodes) put(d *Disc, kv *mvccpb.KeyValue) {
+	n, err := d.decode(kv)
+	delete(l.unreadable, n.Ref.ID)
+	if err == nil {
+		l.byID[n.Ref.ID] = n
+		return
+	}
+	d.unreadable(err)
+	delete(l.byID, n.Ref.ID)
+	if zdiscovery.CheckID(n.Ref.ID) == nil { // else no node has joined by it
+		l.unreadable[n.Ref.ID] = n.Ref
+	}
 }
 
 // list reads all nodes.
@@ -61,14 +82,9 @@ func (d *Disc) list(ctx context.Context, reason string) (*nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &nodes{revision: r.Header.Revision, byID: make(map[string]zdiscovery.Node, len(r.Kvs))}
+	l := &nodes{revision: r.Header.Revision, byID: make(map[string]zdiscovery.Node, len(r.Kvs)), unreadable: make(map[string]zmsg.NodeRef)}
 	for _, kv := range r.Kvs {
-		n, err := d.decode(kv)
-		if err != nil {
-			d.unreadable(err)
-			continue
-		}
-		l.byID[n.Ref.ID] = n
+		l.put(d, kv)
 	}
 	return l, nil
 }
@@ -96,17 +112,20 @@ type watcher struct {
 	told *zdiscovery.Snapshot
 }
 
-// tell sends the list, if it is not the one that was sent last.
+// tell sends the list, if it is not the one that was sent last. One that lists the same nodes at a later revision is told too: who came
+// and went meanwhile is gone.
 func (w *watcher) tell() {
 	s := w.list.snapshot()
-	if w.told != nil {
-		if joined, left, changed := zdiscovery.Diff(w.told, s); len(joined)+len(left)+len(changed) == 0 {
-			return
-		}
+	joined, left, changed := zdiscovery.Diff(w.told, s)
+	same := w.told != nil && len(joined)+len(left)+len(changed) == 0
+	if same && s.Revision == w.told.Revision {
+		return
 	}
 	w.told = s
 	w.disc.cfg.Metrics.Nodes.Set(float64(len(s.Nodes)))
-	w.disc.cfg.Metrics.Changes.Inc()
+	if !same {
+		w.disc.cfg.Metrics.Changes.Inc()
+	}
 	w.ch.Put(s)
 }
 
@@ -206,15 +225,10 @@ func (w *watcher) apply(r clientv3.WatchResponse) {
 		id := strings.TrimPrefix(string(e.Kv.Key), w.disc.prefix)
 		if e.Type == clientv3.EventTypeDelete {
 			delete(w.list.byID, id)
+			delete(w.list.unreadable, id)
 			continue
 		}
-		n, err := w.disc.decode(e.Kv)
-		if err != nil {
-			w.disc.unreadable(err)
-			delete(w.list.byID, id)
-			continue
-		}
-		w.list.byID[id] = n
+		w.list.put(w.disc, e.Kv)
 	}
 	w.tell()
 }

@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) Features) {
 		{"OneWinner", testOneWinner},
 		{"DeadHolder", testDeadHolder},
 		{"Expire", testExpire},
+		{"Gone", testGone},
 		{"Delete", testDelete},
 		{"ServeUntil", testServeUntil},
 		{"UpdateAndLeaveRace", testUpdateAndLeaveRace},
@@ -95,7 +96,7 @@ func sample(id string) zdiscovery.Node {
 		Ref: zmsg.NodeRef{ID: id}, State: zdiscovery.Starting, Version: "v1",
 		Zone: "z1", Weight: 50, Load: 310, Labels: map[string]string{"role": "a"},
 		Actors: []zdiscovery.Actor{{ID: 1<<63 + 1, Type: "chat", Adverts: []zmsg.Advert{{ID: 1001, Client: true, KeyField: 2}, {ID: 1002, Sharded: true}}}},
-		Kinds:  []zdiscovery.Kind{{Type: 7, Name: "room", Adverts: []zmsg.Advert{{ID: 1003, Client: true, KeyField: 1}, {ID: 1004}}}, {Type: 8, Name: "league"}},
+		Kinds:  []zdiscovery.Kind{{Type: 7, Name: "room", Adverts: []zmsg.Advert{{ID: 1003, Client: true, KeyField: 1}, {ID: 1004}}}, {Type: 8, Name: "league", OnDemand: true}},
 	}
 }
 
@@ -141,6 +142,11 @@ func (v *view) until(t *testing.T, what string, ok func(nodes map[string]zdiscov
 			}
 			if v.last != nil && s.Revision <= v.last.Revision {
 				t.Errorf("revision %d after %d", s.Revision, v.last.Revision)
+			}
+			for _, n := range s.Nodes {
+				if n.Ref.Epoch > uint64(s.Revision) || zdiscovery.Gone(n.Ref, s) {
+					t.Errorf("revision %d lists %v", s.Revision, n.Ref)
+				}
 			}
 			v.last = s
 		case <-timeout:
@@ -333,6 +339,57 @@ func testExpire(t *testing.T, f Features) {
 	if err := again.Update(ctx, sample("n1")); err != nil {
 		t.Errorf("the new start: %v", err)
 	}
+}
+
+// testGone: a list proves of a node that it has ended, never of one that is there or comes later; also of one that came and went
+// while the reader could not look.
+func testGone(t *testing.T, f Features) {
+	t.Helper()
+	a, b := connect(t, f), connect(t, f)
+	v := watch(t, b)
+	v.until(t, "the empty list", func(map[string]zdiscovery.Node) bool { return true })
+	gone := func(m zdiscovery.Member, what string) {
+		t.Helper()
+		v.until(t, what, func(map[string]zdiscovery.Node) bool { return zdiscovery.Gone(m.Ref(), v.last) })
+		if m.ServeUntil().After(time.Now()) {
+			t.Errorf("%s: %v is gone, and may serve for another %v", what, m.Ref(), time.Until(m.ServeUntil()))
+		}
+	}
+	before := v.last
+	left, expires := join(t, a, "n1"), join(t, a, "n2")
+	for _, m := range []zdiscovery.Member{left, expires} {
+		if m.Ref().Epoch <= uint64(before.Revision) || zdiscovery.Gone(m.Ref(), before) {
+			t.Errorf("%v joined after revision %d", m.Ref(), before.Revision)
+		}
+	}
+	v.until(t, "both", func(n map[string]zdiscovery.Node) bool { return len(n) == 2 })
+	if err := left.Leave(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	gone(left, "the one that left")
+	f.Expire(t, expires.Ref())
+	wait(t, "the member learns of it", expires.Lost())
+	gone(expires, "the one whose lease has ended")
+	before = v.last
+	again := join(t, a, "n1")
+	if zdiscovery.Gone(again.Ref(), before) {
+		t.Errorf("a list proves that %v is gone, which joined after it", again.Ref())
+	}
+	v.until(t, "the new start", func(n map[string]zdiscovery.Node) bool { return n["n1"].Ref == again.Ref() })
+	if !zdiscovery.Gone(left.Ref(), v.last) {
+		t.Error("with the new start listed the old one is not gone")
+	}
+	if f.Cut == nil {
+		t.Log("the rest is left out: a client cannot be cut off")
+		return
+	}
+	f.Cut(t, b, true)
+	brief := join(t, a, "n3")
+	if err := brief.Leave(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	f.Cut(t, b, false)
+	gone(brief, "the one that came and went")
 }
 
 func testDelete(t *testing.T, f Features) {
