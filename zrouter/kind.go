@@ -141,7 +141,8 @@ type kind struct {
 	code     Settings // as the program says
 	set      Settings // in force
 	adverts  []zmsg.Advert
-	durable  map[uint32]bool // by message id
+	handlers map[uint32]handlerOptions // by message id
+	durable  map[uint32]bool           // likewise, with what the settings say
 	online   func(ctx context.Context, k zmsg.Key) (Route, error)
 	create   func(k zmsg.Key) (zstore.Write, error)
 	encode   func(state any) (zstore.Write, error)
@@ -174,7 +175,7 @@ func (k Kind[S]) spec() (*kind, error) {
 	}
 	out := &kind{
 		typ: k.Type, name: k.Name, state: reflect.TypeFor[S](), onDemand: k.Create != nil, store: k.Store, code: k.Settings,
-		durable: make(map[uint32]bool), online: k.PullOnlineServer,
+		handlers: make(map[uint32]handlerOptions), durable: make(map[uint32]bool), online: k.PullOnlineServer,
 	}
 	shared := &shared[S]{kind: k, of: out}
 	for i, h := range k.Handlers {
@@ -183,10 +184,10 @@ func (k Kind[S]) spec() (*kind, error) {
 			continue
 		}
 		id := h.h.ID()
-		if _, twice := out.durable[id]; twice {
+		if _, twice := out.handlers[id]; twice {
 			bad("message id %d is handled twice", id)
 		}
-		out.durable[id] = h.opts.durable || k.Settings.Durable && !h.opts.memory
+		out.handlers[id] = h.opts
 		out.adverts = append(out.adverts, zmsg.Advert{ID: id, Client: h.opts.clients, KeyField: h.key})
 		shared.handlers = append(shared.handlers, h.h)
 	}

@@ -64,7 +64,7 @@ func (m *Manager[S]) MutableObject(ctx context.Context, k zmsg.Key, first ...S) 
 // called Save).
 func (m *Manager[S]) Do(ctx context.Context, k zmsg.Key, fn func(c *Context[S]) error) error {
 	var failed error
-	_, err := m.set.await(ctx, k, order{req: entry.Req{Own: true, Work: true, Durable: m.kind.set.Durable}, work: func(zc *zactor.Context) {
+	_, err := m.set.await(ctx, k, order{req: entry.Req{Own: true, Work: true, Durable: m.kind.set.Durable == On}, work: func(zc *zactor.Context) {
 		c := zc.Actor().(*cell[S])
 		c.ctx = Context[S]{zc, c}
 		failed = fn(&c.ctx)

@@ -146,7 +146,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	s := &ManagerSet{
 		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, store: cfg.Store, clock: cfg.Clock,
 		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics),
-		maxHops: uint8(node.MaxHops()), cacheAge: uint32(node.CacheUpdateInterval / time.Second),
+		maxHops: uint8(node.MaxHops), cacheAge: uint32(node.CacheUpdateInterval / time.Second),
 		pool: cfg.executor, random: cfg.random,
 		spawnOpt: []zactor.SpawnOption{
 			zactor.Private(), zactor.WithPolicy(zactor.Policy{MaxRestarts: -1}), zactor.WithOverflow(zactor.Reject),
@@ -174,9 +174,12 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 			}
 			ids[a.ID] = k.name
 		}
-		k.set = node.merge(k.code).merge(cfg.KindSettings[k.name]).withDefaults()
-		if err := k.set.validate(); err != nil {
+		k.set = cfg.Settings.merge(k.code).merge(cfg.KindSettings[k.name]).withDefaults()
+		if err := errors.Join(k.code.ofNode(), cfg.KindSettings[k.name].ofNode(), k.set.validate()); err != nil {
 			faults = append(faults, fmt.Errorf("zrouter: kind %q: %w", k.name, err))
+		}
+		for id, h := range k.handlers {
+			k.durable[id] = h.durable || k.set.Durable == On && !h.memory
 		}
 		s.kinds[k.typ] = k
 	}

@@ -4,62 +4,12 @@ package zrouter
 
 import (
 	"reflect"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"zgame/zdiscovery"
 	"zgame/zmsg"
 	"zgame/zstore"
 )
-
-type Settings struct {
-	CacheUpdateInterval, CacheFreeTimeout, ObjectFreeTimeout, CacheRetryInterval, ObjectRetryInterval, StoreTimeout, MaxUnsavedAge, SaveDelay time.Duration
-	MaxWaiting, RetryMaxTTL, MaxQueue, MaxRoutes, StoreOps, Dedup                                                                             int
-	Durable                                                                                                                                   bool
-}
-
-func (s Settings) withDefaults() Settings {
-	d := func(p *time.Duration, v time.Duration) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	i := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	d(&s.CacheUpdateInterval, 1800*time.Second)
-	d(&s.CacheFreeTimeout, 600*time.Second)
-	d(&s.ObjectFreeTimeout, 1500*time.Second)
-	d(&s.CacheRetryInterval, 256*time.Millisecond)
-	d(&s.StoreTimeout, 5*time.Second)
-	d(&s.MaxUnsavedAge, 60*time.Second)
-	d(&s.SaveDelay, 5*time.Second)
-	i(&s.RetryMaxTTL, 3)
-	i(&s.MaxQueue, 1024)
-	i(&s.MaxRoutes, 1<<20)
-	i(&s.StoreOps, 256)
-	i(&s.MaxWaiting, 65536)
-	return s
-}
-func (s Settings) validate() error { return nil }
-func (s Settings) merge(k Settings) Settings {
-	if k.SaveDelay != 0 {
-		s.SaveDelay = k.SaveDelay
-	}
-	if k.Dedup != 0 {
-		s.Dedup = k.Dedup
-	}
-	s.Durable = s.Durable || k.Durable
-	if k.ObjectFreeTimeout != 0 {
-		s.ObjectFreeTimeout = k.ObjectFreeTimeout
-	}
-	return s
-}
-func (s Settings) MaxHops() int                      { return 3 }
-func (s Settings) EffectiveSaveDelay() time.Duration { return s.SaveDelay }
-func (s Settings) ReleasesOnIdle() bool              { return true }
 
 type Codec[S any] interface {
 	Append(dst []byte, s S) ([]byte, error)

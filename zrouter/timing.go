@@ -39,7 +39,7 @@ func (o *object) watch(t *turn, ev entry.Kind) {
 		o.saveAt = now.Add(t.sh.set.jitter(backoff(o.fails, firstSaveRetry, longSaveRetry)))
 	}
 	if e.Dirty && !e.Writing && o.saveAt.IsZero() {
-		d := o.kind.set.EffectiveSaveDelay()
+		d := o.kind.set.saveDelay()
 		o.saveAt = now.Add(d - d/5 + t.sh.set.jitter(2*d/5))
 	}
 	o.arm(now)
@@ -173,7 +173,7 @@ func (s *ManagerSet) sweep() {
 		now := t.time()
 		t.sh.routes.sweep(s.seconds(now), free)
 		for _, o := range t.all() {
-			if o.res != nil && o.kind.set.ReleasesOnIdle() && now.Sub(o.used) >= o.kind.set.ObjectFreeTimeout {
+			if o.res != nil && o.kind.set.ReleaseOnIdle == On && now.Sub(o.used) >= o.kind.set.ObjectFreeTimeout {
 				t.tell(o, &entry.Event{Kind: entry.Idle})
 				t.settle(o)
 			}

@@ -3,11 +3,12 @@
 //
 // A settings struct nests structs; each field has a `yaml:"name"` tag, a leaf may have `secret:"true"` (never
 // printed, unless it is a URL without credentials and options) and `help:"..."`. Of other URLs the credentials are not
-// printed. Leaves are string, bool, int, uint64, float64, time.Duration and []string.
+// printed. Leaves are string, bool, int, uint64, float64, time.Duration, []string, and types with the methods of Value.
 // The key gate.max_sessions is the environment variable PREFIX_GATE_MAX_SESSIONS; lists are separated by commas there.
 package settings
 
 import (
+	"encoding"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,6 +20,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
+
+// Value is a leaf that reads itself. Expected says what values there are.
+type Value interface {
+	encoding.TextUnmarshaler
+	Expected() string
+}
 
 // leaf is one setting: its dotted key, and where its value lives.
 type leaf struct {
@@ -282,6 +289,10 @@ func setText(v reflect.Value, s string) error {
 				*p = append(*p, item)
 			}
 		}
+	case Value:
+		if p.UnmarshalText([]byte(s)) != nil {
+			return bad()
+		}
 	default:
 		panic("settings: unsupported type " + v.Type().String()) // a programmer's mistake, seen by the first test
 	}
@@ -289,6 +300,9 @@ func setText(v reflect.Value, s string) error {
 }
 
 func expected(v reflect.Value) string {
+	if t, ok := reflect.TypeAssert[Value](v.Addr()); ok {
+		return t.Expected()
+	}
 	switch v.Interface().(type) {
 	case string:
 		return "a text"
