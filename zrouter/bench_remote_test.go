@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"zgame/internal/cputime"
 	"zgame/internal/embedded"
 	"zgame/zactor"
 	"zgame/zbus"
@@ -105,6 +106,7 @@ func BenchmarkRemote(b *testing.B) {
 		left.Store(int64(b.N))
 		var wg sync.WaitGroup
 		b.ResetTimer()
+		start := cputime.Used()
 		for range callers {
 			wg.Go(func() {
 				done := make(chanReplier, 1)
@@ -118,6 +120,7 @@ func BenchmarkRemote(b *testing.B) {
 			})
 		}
 		wg.Wait()
+		b.ReportMetric(float64(cputime.Used()-start)/float64(b.N), "cpu-ns/op")
 	}
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("actor/callers=%d", callers), func(b *testing.B) {

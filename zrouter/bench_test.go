@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"zgame/internal/cputime"
 	"zgame/zactor"
 	"zgame/zmsg"
 	"zgame/zrouter"
@@ -53,20 +54,24 @@ func BenchmarkLocal(b *testing.B) {
 	done := make(chanReplier, 1)
 	b.Run("actor", func(b *testing.B) {
 		b.ReportAllocs()
+		start := cputime.Used()
 		for b.Loop() {
 			if err := ref.Deliver(request(done)); err != nil {
 				b.Fatal(err)
 			}
 			<-done
 		}
+		b.ReportMetric(float64(cputime.Used()-start)/float64(b.N), "cpu-ns/op")
 	})
 	b.Run("object", func(b *testing.B) {
 		b.ReportAllocs()
+		start := cputime.Used()
 		for b.Loop() {
 			if err := n.set.DeliverObject(k, request(done)); err != nil {
 				b.Fatal(err)
 			}
 			<-done
 		}
+		b.ReportMetric(float64(cputime.Used()-start)/float64(b.N), "cpu-ns/op")
 	})
 }

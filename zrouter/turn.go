@@ -184,7 +184,9 @@ func (t *turn) do(o *object, x *entry.Effect) {
 	case entry.Ack:
 		if c := t.take(o, x.Req.ID); c != nil {
 			c.route = o.entry.Route
-			c.reply.Owner, c.reply.Version = o.entry.Route.Owner, o.entry.Route.Version
+			if c.hint != o.entry.Route.Version { // else who asked knows
+				c.reply.Owner, c.reply.Version = o.entry.Route.Owner, o.entry.Route.Version
+			}
 			t.ended = append(t.ended, c)
 		}
 	case entry.Drop:
