@@ -29,6 +29,8 @@ type call struct {
 	asked   bool                                   // PullOnlineServer was asked
 	durable atomic.Bool                            // the handler wants its answer told after the save
 
+	envelope zmsg.Envelope
+
 	reply zmsg.Reply // the outcome, as soon as it is known
 
 	mu    sync.Mutex // guards what follows: handlers ask who waits while the outcome is given
@@ -186,23 +188,51 @@ func (c *call) forwarded(r *zmsg.Reply) {
 	switch {
 	case r.Undelivered, r.Outcome == zmsg.NotExecuted && (r.Code == zmsg.CodeDraining || r.Code == zmsg.CodeStopped):
 		// It did not arrive, or at a node that has given up what it had.
-		sh := c.set.shard(c.key)
-		t := sh.lock()
-		o := t.object(c.key)
-		t.cur = c
-		t.tell(o, &entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route})
-		if t.cur != nil {
-			o.keep(c)
-			t.cur = nil
-		}
-		t.settle(o)
-		t.end()
+		c.undelivered()
 		return
 	case r.Version > c.req.Hint && !r.Owner.IsZero():
 		c.set.learn(c.key, Route{Owner: r.Owner, Version: r.Version})
 	}
 	c.reply = *r
 	c.end()
+}
+
+// undelivered tells the entry that the call has not reached the node that it was forwarded to.
+func (c *call) undelivered() {
+	t := c.set.shard(c.key).lock()
+	o := t.object(c.key)
+	t.cur = c
+	t.tell(o, &entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route})
+	if t.cur != nil {
+		o.keep(c)
+		t.cur = nil
+	}
+	t.settle(o)
+	t.end()
+}
+
+// transmit sends the call to the owner that its route names. With away the outcome follows, and c is not the caller's any more; a one-way
+// message that was sent is over.
+func (c *call) transmit() (away bool, err error) {
+	s := c.set
+	c.m.Hops = uint32(c.req.Hops)
+	c.envelope = zmsg.Envelope{Key: c.key, Version: c.req.Hint, Owner: c.origin}
+	if c.to != nil {
+		to, token := c.replier(forwards)
+		if err := s.link.SendObject(c.route.Owner, &c.envelope, c.m, to, token); err != nil {
+			return false, err
+		}
+		s.counts.forwards.Inc()
+		return true, nil
+	}
+	if err := s.link.SendObject(c.route.Owner, &c.envelope, c.m, nil, 0); err != nil {
+		return false, err
+	}
+	s.counts.forwards.Inc()
+	if c.origin != s.self.Ref() && c.route.Version > c.hint {
+		s.correct(c.origin, c.key, c.route)
+	}
+	return false, nil
 }
 
 // end tells the outcome to who waits, and gives the call back. No lock is held.
@@ -231,6 +261,6 @@ func (c *call) end() {
 	c.make = nil
 	c.once, c.then, c.work, c.asked, c.hint = "", nil, nil, false, 0
 	c.durable.Store(false)
-	c.reply = zmsg.Reply{}
+	c.reply, c.envelope = zmsg.Reply{}, zmsg.Envelope{}
 	calls.Put(c)
 }

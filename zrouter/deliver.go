@@ -84,11 +84,11 @@ func (s *ManagerSet) nodeRef(n zmsg.NodeRef) zmsg.NodeRef {
 // ask tells the entry of a call.
 func (s *ManagerSet) ask(c *call) {
 	sh := s.shard(c.key)
-	t := sh.lock()
-	if t.direct(c) {
-		t.end()
+	if c.m != nil && c.req.Hops == 0 && sh.fresh(c) {
+		c.direct()
 		return
 	}
+	t := sh.lock()
 	o := t.object(c.key)
 	c.key = o.key
 	if m := c.m; m != nil && o.kind != nil {
@@ -115,21 +115,36 @@ func (s *ManagerSet) ask(c *call) {
 	t.end()
 }
 
-// direct forwards a call as its object's entry would, where all that is known of the object is a fresh route: the common case.
-func (t *turn) direct(c *call) bool {
-	s := t.sh.set
-	if c.m == nil || c.req.Hops > 0 || t.sh.objects[c.key] != nil {
+// fresh sets c's route where all that is known of its object is a route that is not too old.
+func (sh *shard) fresh(c *call) bool {
+	now := sh.set.seconds(sh.set.clock.Now())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.objects[c.key] != nil {
 		return false
 	}
-	now := s.seconds(t.time())
-	r, at, ok := t.sh.routes.get(c.key, now)
-	if !ok || now-at >= s.cacheAge {
+	r, at, ok := sh.routes.get(c.key, now)
+	if !ok || now-at >= sh.set.cacheAge {
 		return false
 	}
 	c.route = r
-	c.req.Hops, c.req.Hint = 1, max(c.req.Hint, r.Version)
-	t.send(c)
 	return true
+}
+
+// direct forwards a call as its object's entry would: the common case, for which the lock need not be held. Nothing of the same
+// caller waits in an entry, or there would be one.
+func (c *call) direct() {
+	c.req.Hops, c.req.Hint = 1, max(c.req.Hint, c.route.Version)
+	switch away, err := c.transmit(); {
+	case away:
+	case err == nil:
+		c.end()
+	case unreachable(err):
+		c.undelivered()
+	default:
+		c.fail(err)
+		c.end()
+	}
 }
 
 // correct tells the node whose one-way message went a way of an older route.

@@ -22,9 +22,8 @@ type turn struct {
 	ended   []*call
 	touched []*object // may be at rest
 
-	// Of what is under way; here because they would be allocated each time.
-	facts    entry.Facts
-	envelope zmsg.Envelope
+	// Of the event that is told; here because it would be allocated each time.
+	facts entry.Facts
 }
 
 type follow struct {
@@ -251,27 +250,11 @@ func (t *turn) forward(o *object, x *entry.Effect) {
 
 // send sends a call to the owner that its route names.
 func (t *turn) send(c *call) {
-	s := t.sh.set
-	c.m.Hops = uint32(c.req.Hops)
-	t.envelope = zmsg.Envelope{Key: c.key, Version: c.req.Hint, Owner: c.origin}
-	var to zmsg.Replier
-	var token uint64
-	wants := c.to != nil
-	if wants {
-		to, token = c.replier(forwards)
-	}
-	err := s.link.SendObject(c.route.Owner, &t.envelope, c.m, to, token)
-	switch {
+	switch away, err := c.transmit(); {
+	case away:
 	case err == nil:
-		s.counts.forwards.Inc()
-		if wants {
-			return
-		}
-		if c.origin != s.self.Ref() && c.route.Version > c.hint {
-			s.correct(c.origin, c.key, c.route)
-		}
 		t.ended = append(t.ended, c)
-	case errors.Is(err, zmsg.ErrUnavailable), errors.Is(err, zmsg.ErrUnknownActor), errors.Is(err, zmsg.ErrNodeLost):
+	case unreachable(err):
 		o := t.object(c.key)
 		t.later(o, entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route}, c)
 		t.settle(o)
@@ -279,6 +262,11 @@ func (t *turn) send(c *call) {
 		c.fail(err)
 		t.ended = append(t.ended, c)
 	}
+}
+
+// unreachable reports that a message has certainly not reached the node that it was for.
+func unreachable(err error) bool {
+	return errors.Is(err, zmsg.ErrUnavailable) || errors.Is(err, zmsg.ErrUnknownActor) || errors.Is(err, zmsg.ErrNodeLost)
 }
 
 // answer refuses a request.
