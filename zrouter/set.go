@@ -332,7 +332,7 @@ func (s *ManagerSet) serving(now time.Time) bool {
 
 // dead reports that a node provably never serves again.
 func (s *ManagerSet) dead(n zmsg.NodeRef) bool {
-	return !n.IsZero() && !s.self.Is(n) && goneStub(n, s.members.Nodes())
+	return !n.IsZero() && !s.self.Is(n) && zdiscovery.Gone(n, s.members.Nodes())
 }
 
 // places are where objects live that nobody owns.

@@ -6,7 +6,6 @@ import (
 	"reflect"
 
 	"google.golang.org/protobuf/proto"
-	"zgame/zdiscovery"
 	"zgame/zmsg"
 	"zgame/zstore"
 )
@@ -44,12 +43,3 @@ func (*doneRing) find(string) (zmsg.Reply, bool) { return zmsg.Reply{}, false }
 func (*doneRing) add(string, *zmsg.Reply) error  { return nil }
 func (*doneRing) list() []zstore.Done            { return nil }
 func encoded(r *zmsg.Reply) zmsg.Reply           { return *r }
-
-func goneStub(n zmsg.NodeRef, s *zdiscovery.Snapshot) bool {
-	for i := range s.Nodes {
-		if s.Nodes[i].Ref == n {
-			return false
-		}
-	}
-	return int64(n.Epoch) <= s.Revision
-}
