@@ -122,7 +122,7 @@ type Config struct {
 // Dispatcher routes what clients send to actors of this node and others: design.md section 3, steps 3 and 4.
 // zroute.Dispatcher satisfies it. It runs on the connection's reading goroutine and must not block.
 //
-// With zroute.OnLocal, OnRemote and Parked it has taken m; else m stays with the gate, which answers.
+// With zroute.OnLocal, OnRemote, Parked and OnObject it has taken m; else m stays with the gate, which answers.
 type Dispatcher interface {
 	Dispatch(m *zmsg.Message) (r zroute.Result, tried int, err error)
 }

@@ -10,7 +10,7 @@ type counters struct {
 	*zmetrics.Gate
 
 	// Messages.
-	gate, local, remote, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
+	gate, local, remote, object, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
 	// Drops.
 	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge zmetrics.Counter
 	// Encodes.
@@ -24,7 +24,7 @@ type counters struct {
 func newCounters(m *zmetrics.Gate) *counters {
 	c := &counters{
 		Gate: m,
-		gate: m.Messages.With("gate"), local: m.Messages.With("local"), remote: m.Messages.With("remote"),
+		gate: m.Messages.With("gate"), local: m.Messages.With("local"), remote: m.Messages.With("remote"), object: m.Messages.With("object"),
 		busy: m.Messages.With("busy"), noRoute: m.Messages.With("no_route"),
 		noRouteHook: m.Messages.With("no_route_hook"), silenced: m.Messages.With("silenced"),
 		rateLimited: m.Messages.With("rate_limited"), draining: m.Messages.With("draining"),

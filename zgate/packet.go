@@ -231,6 +231,9 @@ func (s *Session) route(m *zmsg.Message, token uint64) {
 	case zroute.OnRemote, zroute.Parked:
 		s.g.count.remote.Inc()
 		return
+	case zroute.OnObject:
+		s.g.count.object.Inc()
+		return
 	case zroute.Busy:
 		s.g.count.busy.Inc()
 		m.ReplyError(orElse(err, zmsg.ErrBusy))

@@ -24,19 +24,16 @@ func (f dispatch) Dispatch(m *zmsg.Message) (zroute.Result, int, error) { return
 
 // Each outcome of a request has its count and its one response.
 func TestOutcomes(t *testing.T) {
-	const local, remote, busy, none, failed, dispatchPanics = 1, 2, 3, 4, 5, 6
+	const local, remote, busy, none, failed, dispatchPanics, object = 1, 2, 3, 4, 5, 6, 7
 	var got atomic.Pointer[zmsg.Message]
 	r := newRig(t, func(c *Config) {
 		c.Dispatcher = dispatch(func(m *zmsg.Message) (zroute.Result, int, error) {
 			switch m.ID {
-			case local, remote:
+			case local, remote, object:
 				cp := *m
 				got.Store(&cp)
 				m.Reply(&zmsg.Reply{ID: 77, Body: m.Body()})
-				if m.ID == local {
-					return zroute.OnLocal, 0, nil
-				}
-				return zroute.OnRemote, 1, nil
+				return map[uint32]zroute.Result{local: zroute.OnLocal, remote: zroute.OnRemote, object: zroute.OnObject}[m.ID], 0, nil
 			case busy:
 				return zroute.Busy, 0, &zmsg.Error{Code: zmsg.CodeBusy, Text: "mailbox full"}
 			case failed:
@@ -57,6 +54,7 @@ func TestOutcomes(t *testing.T) {
 		{idPanic, zmsg.CodePanicked, "failed"},
 		{local, zmsg.CodeOK, "local"},
 		{remote, zmsg.CodeOK, "remote"},
+		{object, zmsg.CodeOK, "object"},
 		{busy, zmsg.CodeBusy, "busy"},
 		{none, zmsg.CodeNoRoute, "no_route"},
 		{failed, zmsg.CodeTooLarge, "failed"},

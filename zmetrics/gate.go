@@ -5,7 +5,7 @@ type Gate struct {
 	Sessions    Gauge // open now
 	Connections Gauge // open now, those that are no session yet included
 	Groups      Gauge // groups with a member here
-	// Messages from clients by what became of them: gate, local, remote, busy, no_route, no_route_hook, silenced,
+	// Messages from clients by what became of them: gate, local, remote, object, busy, no_route, no_route_hook, silenced,
 	// rate_limited, draining, rejected (not routed for any other reason), failed (the dispatcher or a hook failed).
 	Messages CounterVec
 	// Responses to clients by result code: the codes' names.

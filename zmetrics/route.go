@@ -2,7 +2,7 @@ package zmetrics
 
 // Route is what a dispatcher counts.
 type Route struct {
-	// Messages by what became of them: local, remote, busy, no_route, failed.
+	// Messages by what became of them: local, remote, busy, no_route, failed, parked, object.
 	Messages CounterVec
 	// Fallbacks counts tries of a further remote candidate, by how the one before failed: sync (the link refused to
 	// send), reply (it answered that the request did not run).

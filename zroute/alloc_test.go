@@ -19,6 +19,7 @@ func TestAllocations(t *testing.T) {
 	r := remotes(t, node("y", remoteActor(1, ad, shard)), node("z", remoteActor(1, ad)))
 	sender := &answering{}
 	d := dispatcher(t, zroute.Config{Local: &l, Remote: r, Sender: sender, Strategy: zroute.Rendezvous(nil)})
+	object := dispatcher(t, zroute.Config{Local: &l, Objects: owner{}})
 	m := message(5)
 	m.Client, m.Session.ID, m.User = true, 9, "ann"
 	sharded := message(7)
@@ -40,6 +41,7 @@ func TestAllocations(t *testing.T) {
 		f    func()
 	}{
 		{"dispatch local", func() { _, _, _ = d.Dispatch(m) }},
+		{"dispatch to an object", func() { _, _, _ = object.Dispatch(m) }},
 		{"dispatch remote request", func() {
 			q := message(6)
 			q.SetReplier(sink, 1)
@@ -83,3 +85,9 @@ func TestAllocations(t *testing.T) {
 type discard struct{}
 
 func (discard) Reply(uint64, *zmsg.Reply) {}
+
+// owner is an Objects that takes messages of id 5.
+type owner struct{}
+
+func (owner) Owns(id uint32) bool         { return id == 5 }
+func (owner) Deliver(*zmsg.Message) error { return nil }

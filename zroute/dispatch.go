@@ -13,21 +13,22 @@ import (
 // Result says what became of a dispatched message.
 type Result uint8
 
-// The results. After OnLocal and OnRemote the message belongs to whom it went, after Parked to the dispatcher; after the others
-// still to the caller, who answers it.
+// The results. After OnLocal, OnRemote and OnObject the message belongs to whom it went, after Parked to the dispatcher; after the
+// others still to the caller, who answers it.
 const (
 	OnLocal  Result = iota // in the mailbox of an actor of this node
 	OnRemote               // on its way to another node
-	Busy                   // the picked local actor, or shard, has no room: the answer is CodeBusy
+	Busy                   // the picked local actor, or shard, or whoever routes objects has no room: the answer is CodeBusy
 	NoRoute                // nobody is there, or nobody of those could be reached
-	Failed                 // the LocalRouter failed, or no node can take the message as it is (too large)
+	Failed                 // the LocalRouter failed, or nobody can take the message as it is (too large; it names no object)
 	Parked                 // it waits until the actor that had its key before has handled what it got; then it goes on
+	OnObject               // with whoever routes objects
 	results  = iota
 )
 
-var resultNames = [results]string{"local", "remote", "busy", "no_route", "failed", "parked"}
+var resultNames = [results]string{"local", "remote", "busy", "no_route", "failed", "parked", "object"}
 
-// String returns local, remote, busy, no_route, failed or parked.
+// String returns local, remote, busy, no_route, failed, parked or object.
 func (r Result) String() string {
 	if int(r) < len(resultNames) {
 		return resultNames[r]
@@ -41,6 +42,13 @@ type Sender interface {
 	Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error
 }
 
+// Objects knows which message ids are for stateful actors, and takes messages to them; zrouter's ManagerSet is one. It does not block. A nil
+// error of Deliver means that it took m over; with CodeNoRoute nobody is there for it, or not for clients.
+type Objects interface {
+	Owns(id uint32) bool
+	Deliver(m *zmsg.Message) error
+}
+
 // Config says where a Dispatcher looks and how it picks. Local, Remote and Sender may be nil: then there are no such
 // candidates.
 type Config struct {
@@ -48,6 +56,8 @@ type Config struct {
 	Local  LocalTable
 	Remote RemoteTable
 	Sender Sender
+	// Objects is asked first: an id that it owns goes nowhere else. May be nil.
+	Objects Objects
 
 	// LocalRouter picks among local candidates; LocalRouters is one for each message id or type. Defaults to LocalFirst.
 	LocalRouter LocalRouter
@@ -104,8 +114,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Dispatcher takes messages to the actors that handle their ids: local first, then remote, then no route. Its methods
-// may be called from any goroutine and do not block.
+// Dispatcher takes messages to the actors that handle their ids: an object where the id belongs to a kind of objects, else local first,
+// then remote, then no route. Its methods may be called from any goroutine and do not block.
 type Dispatcher struct {
 	cfg    Config
 	lookup lookup
@@ -136,7 +146,7 @@ func New(cfg Config) (*Dispatcher, error) {
 }
 
 // Dispatch takes m where it belongs. tried is the number of candidates beyond the local pick that were tried. On
-// OnLocal and OnRemote m is given away, else it and the duty to answer stay with the caller; err then is a *zmsg.Error with
+// OnLocal, OnRemote, Parked and OnObject m is given away, else it and the duty to answer stay with the caller; err then is a *zmsg.Error with
 // the code to answer, except that a LocalRouter's own error is handed on as it is.
 //
 // A request that went to a remote actor and comes back with the word that it did not run goes to the next candidate;
@@ -148,6 +158,9 @@ func (d *Dispatcher) Dispatch(m *zmsg.Message) (res Result, tried int, err error
 }
 
 func (d *Dispatcher) dispatch(m *zmsg.Message) (Result, int, error) {
+	if o := d.cfg.Objects; o != nil && o.Owns(m.ID) {
+		return object(o.Deliver(m))
+	}
 	if d.moves == nil || !d.moves.keyed { // the short way to an actor of this node: without a plan, which is a large thing
 		local := d.lookup.locals(m.ID, m.Client)
 		if _, sharded := d.lookup.shard(m.ID); !sharded && len(local) > 0 {
@@ -169,6 +182,20 @@ func (d *Dispatcher) dispatch(m *zmsg.Message) (Result, int, error) {
 		}
 	}
 	return d.dispatchPlanned(m)
+}
+
+// object is what became of a message for an object.
+func object(err error) (Result, int, error) {
+	switch {
+	case err == nil:
+		return OnObject, 0, nil
+	case zmsg.CodeOf(err) == zmsg.CodeBusy:
+		return Busy, 0, err
+	case zmsg.CodeOf(err) == zmsg.CodeNoRoute:
+		return NoRoute, 0, err
+	default:
+		return Failed, 0, err
+	}
 }
 
 func (d *Dispatcher) dispatchPlanned(m *zmsg.Message) (Result, int, error) {

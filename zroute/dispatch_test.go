@@ -76,6 +76,53 @@ func TestDispatchOrder(t *testing.T) {
 	}
 }
 
+// objects takes messages of id 5.
+type objects struct {
+	err error
+	got []*zmsg.Message
+}
+
+func (o *objects) Owns(id uint32) bool { return id == 5 }
+
+func (o *objects) Deliver(m *zmsg.Message) error {
+	if o.err == nil {
+		o.got = append(o.got, m)
+	}
+	return o.err
+}
+
+// An id of objects goes to them, whoever else handles it and whatever becomes of it; others are none of their business.
+func TestDispatchToObjects(t *testing.T) {
+	t.Parallel()
+	ads := []zmsg.Advert{{ID: 5, Client: true}, {ID: 6, Client: true}}
+	for _, c := range []struct {
+		id   uint32
+		err  error
+		want zroute.Result
+	}{
+		{5, nil, zroute.OnObject},
+		{6, nil, zroute.OnLocal},
+		{5, zmsg.ErrBusy, zroute.Busy},
+		{5, zmsg.ErrNoRoute, zroute.NoRoute},
+		{5, zmsg.ErrBadRequest, zroute.Failed},
+		{5, zmsg.ErrDraining, zroute.Failed},
+		{5, errShard, zroute.Failed},
+	} {
+		var l zroute.Local
+		here, o := &target{}, &objects{err: c.err}
+		register(t, &l, 1, here, ads...)
+		d := dispatcher(t, zroute.Config{Local: &l, Remote: remotes(t, node("z", remoteActor(1, ads...))), Sender: &link{}, Objects: o})
+		m := message(c.id)
+		res, tried, err := d.Dispatch(m)
+		if res != c.want || tried != 0 || !errors.Is(err, c.err) {
+			t.Errorf("%d, %v: got %v, %d tried, %v; want %v", c.id, c.err, res, tried, err, c.want)
+		}
+		if (res == zroute.OnObject) != (len(o.got) == 1 && o.got[0] == m) || (res == zroute.OnLocal) != (len(here.got) == 1) {
+			t.Errorf("%v, but %d for objects and %d local", res, len(o.got), len(here.got))
+		}
+	}
+}
+
 var errShard = errors.New("no such shard")
 
 func pick(i int, err error) zroute.LocalRouter {
