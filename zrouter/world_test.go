@@ -2,6 +2,8 @@ package zrouter_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,13 +140,14 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 func (n *testNode) DeliverObject(k zmsg.Key, m *zmsg.Message) error { return n.set.DeliverObject(k, m) }
 
 // list makes the list of nodes that are up.
-func (w *world) list(states ...zdiscovery.State) {
+func (w *world) list() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &zdiscovery.Snapshot{Revision: int64(w.epoch)}
 	for _, n := range w.nodes {
 		s.Nodes = append(s.Nodes, zdiscovery.Node{Ref: n.ref, State: zdiscovery.Ready, Kinds: n.set.Kinds()})
 	}
+	slices.SortFunc(s.Nodes, func(a, b zdiscovery.Node) int { return strings.Compare(a.Ref.ID, b.Ref.ID) })
 	w.snap.Store(s)
 }
 
