@@ -16,36 +16,66 @@ import (
 // releases is how many objects are given up at once.
 const releases = 256
 
-// Report says what Close has done.
+// Report says what Drain, or Close, has done.
 type Report struct {
 	Released int        // objects that were saved and given up
 	Left     []zmsg.Key // objects that were in memory still when the time was over, at most 100
 	Lost     int        // how many these were
 }
 
-// Close gives everything up: the set claims nothing any more, saves and gives up what is in memory, and ends what it
-// runs. Requests that come meanwhile go to other nodes, or end with ErrClosing. Objects that are not given up when ctx ends stay the
-// node's in their records until its lease has ended.
+// Drain gives the objects up: the set claims nothing any more, saves and gives up what is in memory. It goes on to take requests to where
+// the objects are then, for those who still work here, until Close.
+// Errors: ctx's, with how much is left; that is served on.
+func (s *ManagerSet) Drain(ctx context.Context) (Report, error) {
+	var rep Report
+	s.closing.Store(true)
+	err := s.releaseAll(ctx, &rep)
+	if err == nil {
+		return rep, nil
+	}
+	for i := range s.shards {
+		t := s.shards[i].lock()
+		for _, o := range t.all() {
+			if o.res != nil {
+				rep.left(o.key)
+			}
+		}
+		t.end()
+	}
+	return rep, rep.failed("draining", err)
+}
+
+func (r *Report) left(k zmsg.Key) {
+	if r.Lost++; len(r.Left) < 100 {
+		r.Left = append(r.Left, k)
+	}
+}
+
+func (r *Report) failed(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("zrouter: %s: %d objects were given up, %d are left: %w", doing, r.Released, r.Lost, err)
+}
+
+// Close is Drain, and then ends what the set runs: requests end with ErrClosing from then on. Objects that are not given up when ctx
+// ends are dropped, and stay the node's in their records until its lease has ended.
 // Errors: ctx's, with how much is left.
 func (s *ManagerSet) Close(ctx context.Context) (Report, error) {
 	var rep Report
-	if s.closing.Swap(true) {
+	if s.ending.Swap(true) {
 		return rep, nil
 	}
+	s.closing.Store(true)
 	err := s.releaseAll(ctx, &rep)
 	s.closed.Store(true)
 	s.endTimers()
 	s.cancel()
 	for _, k := range s.abandon(ErrClosing) {
-		if rep.Lost++; len(rep.Left) < 100 {
-			rep.Left = append(rep.Left, k)
-		}
+		rep.left(k)
 	}
 	s.pool.close()
-	if err != nil {
-		err = fmt.Errorf("zrouter: closing: %d objects were given up, %d are left: %w", rep.Released, rep.Lost, err)
-	}
-	return rep, err
+	return rep, rep.failed("closing", err)
 }
 
 // releaseAll gives up what is in memory, and waits for the end.

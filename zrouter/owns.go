@@ -102,7 +102,7 @@ func (s *ManagerSet) Deliver(m *zmsg.Message) error {
 func (s *ManagerSet) Kinds() []zdiscovery.Kind {
 	out := make([]zdiscovery.Kind, 0, len(s.kinds))
 	for _, k := range s.kinds {
-		out = append(out, zdiscovery.Kind{Type: k.typ, Name: k.name, Adverts: k.adverts})
+		out = append(out, zdiscovery.Kind{Type: k.typ, Name: k.name, Adverts: k.adverts, OnDemand: k.onDemand})
 	}
 	slices.SortFunc(out, func(a, b zdiscovery.Kind) int { return cmp.Compare(a.Type, b.Type) })
 	return out

@@ -97,6 +97,7 @@ type ManagerSet struct {
 	kept      atomic.Int64 // calls that wait in entries, or whose success is held
 	residents atomic.Int64
 	closing   atomic.Bool // claims nothing
+	ending    atomic.Bool // Close was called
 	closed    atomic.Bool
 	suspended atomic.Bool
 	until     atomic.Int64 // the lease, as last seen: nanoseconds since start
