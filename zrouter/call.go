@@ -18,6 +18,7 @@ type call struct {
 	key     zmsg.Key
 	req     entry.Req
 	route   entry.Route       // where it was forwarded to
+	placed  bool              // which is a placement: nobody has committed it
 	res     *residence        // whose mailbox has it
 	m       *zmsg.Message     // while it waits here, or is forwarded
 	origin  zmsg.NodeRef      // whose request it was at first
@@ -229,7 +230,7 @@ func (c *call) transmit() (away bool, err error) {
 		return false, err
 	}
 	s.counts.forwards.Inc()
-	if c.origin != s.self.Ref() && c.route.Version > c.hint {
+	if c.origin != s.self.Ref() && c.route.Version > c.hint && !c.placed {
 		s.correct(c.origin, c.key, c.route)
 	}
 	return false, nil
@@ -259,7 +260,7 @@ func (c *call) end() {
 	}
 	c.set, c.key, c.req, c.route, c.res, c.m, c.origin = nil, zmsg.Key{}, entry.Req{}, entry.Route{}, nil, nil, zmsg.NodeRef{}
 	c.make = nil
-	c.once, c.then, c.work, c.asked, c.hint = "", nil, nil, false, 0
+	c.once, c.then, c.work, c.asked, c.placed, c.hint = "", nil, nil, false, false, 0
 	c.durable.Store(false)
 	c.reply, c.envelope = zmsg.Reply{}, zmsg.Envelope{}
 	calls.Put(c)

@@ -68,6 +68,12 @@ func (s *ManagerSet) Close(ctx context.Context) (Report, error) {
 	}
 	s.closing.Store(true)
 	err := s.releaseAll(ctx, &rep)
+	s.end(&rep)
+	return rep, rep.failed("closing", err)
+}
+
+// end is the end of Close: nothing is done any more, and what is left in memory is dropped.
+func (s *ManagerSet) end(rep *Report) {
 	s.closed.Store(true)
 	s.endTimers()
 	s.cancel()
@@ -75,50 +81,55 @@ func (s *ManagerSet) Close(ctx context.Context) (Report, error) {
 		rep.left(k)
 	}
 	s.pool.close()
-	return rep, rep.failed("closing", err)
 }
 
 // releaseAll gives up what is in memory, and waits for the end.
 func (s *ManagerSet) releaseAll(ctx context.Context, rep *Report) error {
 	seen := make(map[*residence]bool)
 	for {
-		left, leaving := 0, 0
-		for i := range s.shards {
-			t := s.shards[i].lock()
-			for _, o := range t.sh.objects {
-				e := &o.entry
-				if o.res == nil && e.Phase != entry.Claiming && e.Phase != entry.Loading && e.Phase != entry.Settling {
-					if e.Phase == entry.Releasing {
-						left++
-					}
-					continue
-				}
-				left++
-				if e.Leaving {
-					leaving++
-					continue
-				}
-				if leaving < releases {
-					leaving++
-					if o.res != nil && !seen[o.res] {
-						seen[o.res] = true
-						rep.Released++
-					}
-					t.tell(o, &entry.Event{Kind: entry.Leave})
-					t.settle(o)
-				}
-			}
-			t.end()
-		}
+		left := s.releaseSome(seen, rep)
 		if left == 0 {
 			return nil
 		}
 		if err := s.nap(ctx, 2*time.Millisecond); err != nil {
-			rep.Released -= left
-			rep.Released = max(0, rep.Released)
+			rep.Released = max(0, rep.Released-left)
 			return err
 		}
 	}
+}
+
+// releaseSome has a bounded number of objects given up at once, and returns how many are in memory still. seen are those that it has
+// counted in rep.
+func (s *ManagerSet) releaseSome(seen map[*residence]bool, rep *Report) (left int) {
+	leaving := 0
+	for i := range s.shards {
+		t := s.shards[i].lock()
+		for _, o := range t.sh.objects {
+			e := &o.entry
+			if o.res == nil && e.Phase != entry.Claiming && e.Phase != entry.Loading && e.Phase != entry.Settling {
+				if e.Phase == entry.Releasing {
+					left++
+				}
+				continue
+			}
+			left++
+			if e.Leaving {
+				leaving++
+				continue
+			}
+			if leaving < releases {
+				leaving++
+				if o.res != nil && !seen[o.res] {
+					seen[o.res] = true
+					rep.Released++
+				}
+				t.tell(o, &entry.Event{Kind: entry.Leave})
+				t.settle(o)
+			}
+		}
+		t.end()
+	}
+	return left
 }
 
 // nap waits for d, or the end of ctx.
@@ -158,7 +169,7 @@ func (s *ManagerSet) abandon(err error) (resident []zmsg.Key) {
 			clear(o.calls)
 			if o.res != nil {
 				resident = append(resident, o.key)
-				t.drop(o)
+				t.drop(o, false)
 			}
 			o.inert = true
 			delete(sh.objects, o.key)

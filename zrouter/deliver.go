@@ -135,6 +135,9 @@ func (sh *shard) fresh(c *call) bool {
 // caller waits in an entry, or there would be one.
 func (c *call) direct() {
 	c.req.Hops, c.req.Hint = 1, max(c.req.Hint, c.route.Version)
+	if k := c.set.kinds[c.key.Type]; k != nil { // it may run here, where it does not arrive there
+		c.req.Durable = k.durable[c.m.ID]
+	}
 	switch away, err := c.transmit(); {
 	case away:
 	case err == nil:
@@ -163,7 +166,7 @@ func (s *ManagerSet) Control(e *zmsg.Envelope, _ zmsg.NodeRef) bool {
 	if e.ID != UpdateID {
 		return false
 	}
-	if e.Key.ID == "" || e.Version == 0 || e.Owner.IsZero() || s.closed.Load() {
+	if e.Key.ID == "" || e.Version == 0 || e.Owner.IsZero() || s.closed.Load() || s.self.Is(e.Owner) {
 		return true
 	}
 	sh := s.shard(e.Key)

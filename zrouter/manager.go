@@ -118,11 +118,7 @@ func (s *ManagerSet) await(ctx context.Context, k zmsg.Key, want order) (Route, 
 		err   error
 	}
 	end := make(chan ending, 1)
-	c := s.newCall(cloneKey(k), nil)
-	want.req.ID = c.req.ID
-	c.req, c.work, c.make, c.origin = want.req, want.work, want.make, s.self.Ref()
-	c.then = func(r Route, err error) { end <- ending{r, err} }
-	s.ask(c)
+	s.begin(k, want, func(r Route, err error) { end <- ending{r, err} })
 	select {
 	case e := <-end:
 		if e.err != nil {
@@ -136,6 +132,14 @@ func (s *ManagerSet) await(ctx context.Context, k zmsg.Key, want order) (Route, 
 		}
 		return Route{}, &RouteError{Key: k, Outcome: outcome, Cause: context.Cause(ctx)}
 	}
+}
+
+// begin has the entry of the object told of an order; then is told how it ends, once.
+func (s *ManagerSet) begin(k zmsg.Key, want order, then func(r Route, err error)) {
+	c := s.newCall(cloneKey(k), nil)
+	want.req.ID = c.req.ID
+	c.req, c.work, c.make, c.origin, c.then = want.req, want.work, want.make, s.self.Ref(), then
+	s.ask(c)
 }
 
 // CallOption says more about a Call.

@@ -33,6 +33,7 @@ type object struct {
 	saveAt  time.Time // when to save; zero: nothing to
 	unsaved time.Time // since when something is not saved; zero: all is
 	fails   int       // saves that failed in a row
+	looks   int       // reads of the record that failed in a row, which it must see before it serves again
 }
 
 // write is one write of the record under way.

@@ -100,6 +100,7 @@ type ManagerSet struct {
 	ending    atomic.Bool // Close was called
 	closed    atomic.Bool
 	suspended atomic.Bool
+	strays    atomic.Bool  // objects were told on their own that the lease is not valid
 	until     atomic.Int64 // the lease, as last seen: nanoseconds since start
 	places    atomic.Pointer[places]
 	owns      atomic.Pointer[owners]
@@ -358,8 +359,11 @@ func (s *ManagerSet) home(k zmsg.Key) zmsg.NodeRef {
 	}
 	p.mu.Unlock()
 	home := at.home(k)
-	if s.closing.Load() && home == s.self.Ref() {
-		return zmsg.NodeRef{}
+	if s.self.Is(home) {
+		home = s.self.Ref() // the list may have an earlier one
+		if s.closing.Load() {
+			return zmsg.NodeRef{}
+		}
 	}
 	return home
 }

@@ -104,6 +104,9 @@ func (s *ManagerSet) lease() {
 		if s.suspended.CompareAndSwap(true, false) {
 			s.log.Warn("the node's lease is valid again: objects go on when their records were seen")
 			s.counts.suspended.Set(0)
+			s.strays.Store(false)
+			s.tellAll(entry.Resume)
+		} else if s.strays.Swap(false) {
 			s.tellAll(entry.Resume)
 		}
 	} else if s.suspended.CompareAndSwap(false, true) {
@@ -118,8 +121,9 @@ func (s *ManagerSet) lease() {
 	}
 }
 
-// lapse has lease look at once.
+// lapse has lease look at once. The shard's lock is held, until the object that has found it is told.
 func (s *ManagerSet) lapse() {
+	s.strays.Store(true)
 	s.timers.Lock()
 	defer s.timers.Unlock()
 	if s.timers.lease != nil && !s.timers.ended && !s.suspended.Load() {
@@ -127,16 +131,33 @@ func (s *ManagerSet) lapse() {
 	}
 }
 
-// tellAll tells every entry.
+// tellAll tells every entry of Suspend, or those that are suspended of Resume.
 func (s *ManagerSet) tellAll(ev entry.Kind) {
 	for i := range s.shards {
 		t := s.shards[i].lock()
 		for _, o := range t.all() {
-			t.tell(o, &entry.Event{Kind: ev})
-			t.settle(o)
+			if ev == entry.Suspend || o.entry.Suspended {
+				t.tell(o, &entry.Event{Kind: ev})
+				t.settle(o)
+			}
 		}
 		t.end()
 	}
+}
+
+// resumeLater has an object that could not look at its record, which it must before it serves again, do so soon.
+func (o *object) resumeLater() {
+	sh, k := o.sh, o.key
+	s := sh.set
+	o.looks++
+	s.after(s.jitter(backoff(o.looks, firstSaveRetry, longSaveRetry)), func() {
+		t := sh.lock()
+		defer t.end()
+		if o := sh.objects[k]; o != nil && o.res != nil && o.entry.Suspended && !s.suspended.Load() {
+			t.tell(o, &entry.Event{Kind: entry.Resume})
+			t.settle(o)
+		}
+	})
 }
 
 // all returns the objects of the shard, in an order that is the same in each run of a simulation.

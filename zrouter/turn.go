@@ -189,7 +189,7 @@ func (t *turn) do(o *object, x *entry.Effect) {
 			t.ended = append(t.ended, c)
 		}
 	case entry.Drop:
-		t.drop(o)
+		t.drop(o, x.Saved)
 	default:
 		t.sh.set.log.Error("zrouter: an effect that nothing asks for", "effect", x.Op.String())
 	}
@@ -230,7 +230,7 @@ func (t *turn) run(o *object, x *entry.Effect) {
 // forward sends a request to another node.
 func (t *turn) forward(o *object, x *entry.Effect) {
 	c := t.take(o, x.Req.ID)
-	c.req, c.route = x.Req, x.Route
+	c.req, c.route, c.placed = x.Req, x.Route, x.Route != o.entry.Route
 	switch {
 	case c.req.Look:
 		if x.Route.Version > 0 && x.Route.Version == o.entry.Route.Version && !o.entry.Route.Owner.IsZero() {
@@ -349,7 +349,7 @@ func (t *turn) load(o *object) {
 }
 
 // drop ends the residence.
-func (t *turn) drop(o *object) {
+func (t *turn) drop(o *object, saved bool) {
 	res := o.res
 	o.res = nil
 	if res == nil {
@@ -363,7 +363,7 @@ func (t *turn) drop(o *object) {
 	switch {
 	case res.crashed:
 		res.why = Panicked
-	case o.entry.Phase == entry.Releasing:
+	case saved:
 		res.why = Released
 	default:
 		res.why = Fenced
@@ -407,6 +407,12 @@ func (t *turn) read(o *object) {
 				}
 			}
 			t.tell(o, &ev)
+			switch {
+			case ev.Kind == entry.HasRead:
+				o.looks = 0
+			case o.res != nil && o.entry.Suspended && !s.suspended.Load():
+				o.resumeLater()
+			}
 			t.settle(o)
 		}
 	})

@@ -247,6 +247,7 @@ type Effect struct {
 	Route Route
 	Rev   uint64
 	Cause Cause
+	Saved bool // Drop: all that the memory had is in the record
 	// Parked belongs to the effect.
 	Parked []Req
 }

@@ -97,7 +97,7 @@ func (s *step) moved(ev *Event) {
 	s.Rev, s.Route = ev.Rev, ev.Route
 	s.ackSaved()
 	s.do(Effect{Op: TransferDone, Route: s.Route})
-	s.forget()
+	s.forget(true)
 	if !s.Notify {
 		s.cached(s.Route)
 		return

@@ -324,14 +324,14 @@ func (s *step) undelivered(ev *Event) {
 
 // fence ends a residence whose record is another's.
 func (s *step) fence() {
-	s.forget()
+	s.forget(false)
 	s.lookOrRest()
 }
 
 // forget drops the memory, and what was not told of it is lost.
-func (s *step) forget() {
+func (s *step) forget(saved bool) {
 	if !s.bare {
-		s.do(Effect{Op: Drop})
+		s.do(Effect{Op: Drop, Saved: saved})
 	}
 	for _, h := range s.held {
 		s.answer(h.req, Lost)
@@ -396,7 +396,7 @@ func (s *step) ran(ev *Event) {
 func (s *step) panicked(r Req) {
 	s.answer(r, Broken)
 	writing := s.Writing
-	s.forget()
+	s.forget(false)
 	if writing { // the record is not known before it has ended
 		s.Phase = Settling
 		return

@@ -11,7 +11,7 @@ func (s *step) wrote(ev *Event) {
 	case Releasing:
 		s.Rev, s.Route = ev.Rev, ev.Route
 		s.ackSaved()
-		s.forget()
+		s.forget(!s.Dirty)
 		s.lookOrRest()
 	case Active, Checking:
 		s.Rev, s.TooOld = ev.Rev, false
@@ -58,7 +58,7 @@ func (s *step) failed(ev *Event) {
 	case Releasing:
 		s.Leaving = false
 		if s.bare {
-			s.forget()
+			s.forget(false)
 			s.lookOrRest()
 			return
 		}
