@@ -173,6 +173,16 @@ func (c *cell) deliver(m *zmsg.Message, p patience) error {
 	return err
 }
 
+// deliverTold puts the first messages of list into the mailbox, as far as there is nothing to look at but whether there is room. It
+// returns how many.
+func (c *cell) deliverTold(a *zmsg.Arrival, list []zmsg.Told) int {
+	n, start := c.pushTold(a, list, &c.g.buffers)
+	if start {
+		c.wake()
+	}
+	return n
+}
+
 // stop asks the actor to stop after its current message.
 func (c *cell) stop(why Reason) {
 	c.mu.Lock()

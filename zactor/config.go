@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"zgame/zmetrics"
 	"zgame/zmsg"
 )
@@ -218,6 +220,12 @@ type Routes interface {
 // it. With r set and a nil error, r gets exactly one outcome for token; on an error nothing was sent.
 type Remote interface {
 	Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error
+}
+
+// Teller is a Remote that takes one-way messages of which there is nothing more to say than a zmsg.Tell does more cheaply; zbus.Link is one.
+type Teller interface {
+	// Tell is Send for t, to an actor of the node, with the body that v encodes to; v is zmsg.Plain.
+	Tell(to zmsg.NodeRef, t zmsg.Tell, v proto.Message) error
 }
 
 // Router takes a message where its id belongs; zroute.Router is one. On an error m stays with the caller.

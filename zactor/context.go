@@ -42,6 +42,7 @@ type Context struct {
 	susp   *suspension  // this goroutine is a suspended handler's, see reentrant.go
 	goexit *crash       // hands a crash from a goroutine that is ending to the next
 	none   item         // see nothing
+	told   zmsg.Message // of the turn, see open
 	random *turnRand    // nil until a turn asks for it; stays in the pool
 	watched
 }
@@ -50,6 +51,13 @@ type Context struct {
 func (c *Context) nothing() *item {
 	c.none = item{}
 	return &c.none
+}
+
+// open makes it, which came from another node, the message of this turn: one that stays the Context's, so that it costs no more than what
+// is looked at in it. Whoever may keep the message gets another: see Message.
+func (c *Context) open(it *item) {
+	c.told.Open(it.value.(*zmsg.Arrival), it.told())
+	it.msg, it.value, it.token, it.deadline, it.size, it.kind = &c.told, nil, 0, 0, 0, itemMessage
 }
 
 // batchTime is the time at which the batch was begun, or when it was first asked for: one reading of the clock costs as
@@ -80,6 +88,7 @@ func (c *Context) clean() *Context {
 	if c.it == &c.none {
 		c.none = item{}
 	}
+	c.told.Close()
 	c.cell, c.it, c.worked, c.now = nil, nil, 0, time.Time{}
 	c.tap, c.log = nil, nil
 	c.batch, c.next, c.susp = nil, 0, nil
@@ -125,8 +134,13 @@ func (c *Context) Sender() Ref {
 // Message returns the message as it came: with head and body. It is valid during the handler, unless Take makes it the
 // handler's; nobody but its owner may change it.
 func (c *Context) Message() *zmsg.Message {
-	if c.it.msg != nil {
+	if m := c.it.msg; m == &c.told {
+		c.it.msg = zmsg.NewMessage(m.ID)
+		c.it.msg.CopyHead(m)
+		c.it.msg.BorrowBody(m.Body())
 		return c.it.msg
+	} else if m != nil {
+		return m
 	}
 	m := zmsg.NewMessage(c.it.id)
 	m.Value, m.Trace = c.protoValue(), c.trace

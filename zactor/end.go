@@ -165,7 +165,7 @@ func (c *cell) discard(items []item) (messages int) {
 	for i := range items {
 		it := &items[i]
 		switch it.kind {
-		case itemMessage:
+		case itemMessage, itemTold:
 			messages++
 			c.drop(it, deadStopped, zmsg.ErrStopped)
 		case itemDone:

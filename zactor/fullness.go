@@ -126,7 +126,7 @@ func (c *cell) topLocked() []string {
 	front = front[:min(len(front), topLooks)]
 	for i := range front {
 		switch it := &front[i]; {
-		case it.kind == itemMessage && it.id != 0:
+		case it.kind == itemTold, it.kind == itemMessage && it.id != 0:
 			count[it.id]++
 		case it.kind == itemMessage:
 			count[reflect.TypeOf(it.value)]++

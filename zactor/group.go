@@ -23,6 +23,7 @@ type Group struct {
 	refuse      [4]zmetrics.Counter // busy, stopped, client_mark, draining
 	ended       [reasons]zmetrics.Counter
 	manual      *Manual // nil: actors have goroutines
+	teller      Teller  // Config.Remote, if it is one, else nil
 	peers       *peers
 	topics      topics
 	codes       codeCounters
@@ -62,6 +63,7 @@ func newGroup(cfg Config, manual *Manual) (*Group, error) {
 	}
 	g := &Group{cfg: cfg, log: cfg.Logger, clock: cfg.Clock, manual: manual, names: make(map[string]*cell)}
 	g.self.Set(cfg.Node)
+	g.teller, _ = cfg.Remote.(Teller)
 	g.peers = newPeers(g)
 	g.topics.g = g
 	d := cfg.Metrics.Topics.Delivered
@@ -123,6 +125,20 @@ func (g *Group) Receive(actor uint64, m *zmsg.Message) {
 	if err := g.Deliver(actor, m); err != nil {
 		m.ReplyError(err)
 		m.Release()
+	}
+}
+
+// ReceiveTells is Receive for one-way messages that came from another node for one actor, one behind the other.
+func (g *Group) ReceiveTells(actor uint64, a *zmsg.Arrival, list []zmsg.Told) {
+	c := g.table.get(actor)
+	for len(list) > 0 {
+		if c != nil && !g.draining.Load() {
+			list = list[c.deliverTold(a, list):]
+		}
+		if len(list) > 0 { // one that wants a closer look, or is turned down
+			g.Receive(actor, zmsg.OpenMessage(a, list[0]))
+			list = list[1:]
+		}
 	}
 }
 

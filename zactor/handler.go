@@ -179,9 +179,7 @@ func value[Q any, PQ message[Q]](c *Context) (PQ, error) {
 }
 
 // decodeNew is proto.Unmarshal into a message that was just made: it need not be reset, which is a fifth of the work for a small one.
-func decodeNew(b []byte, m proto.Message) error {
-	return proto.UnmarshalOptions{Merge: true}.Unmarshal(b, m)
-}
+func decodeNew(b []byte, m proto.Message) error { return zmsg.UnmarshalNew(b, m) }
 
 // handlerTable returns hs sorted by id, or what is wrong with them. It keeps hs where that is in order already.
 func handlerTable(hs []Handler) ([]Handler, error) {

@@ -1,6 +1,7 @@
 package zactor
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,15 +11,31 @@ import (
 
 // item is what waits in a mailbox: 64 bytes, one cache line, by value, so that a local Tell or Ask needs no Message.
 type item struct {
-	msg      *zmsg.Message // the whole message; nil for a local send with nothing to say beyond the fields below
-	value    any           // proto.Message of itemMessage, *future of itemDone, *timer of itemTimer, *turnItem of itemTurn
-	from     *cell         // local sender, nil if none
-	fut      *future       // who asked, nil for a one-way message; the token is below
+	msg *zmsg.Message // the whole message; nil for a local send with nothing to say beyond the fields below
+	// proto.Message of itemMessage, *zmsg.Arrival of itemTold, *future of itemDone, *timer of itemTimer, *turnItem of itemTurn
+	value    any
+	from     *cell   // local sender, nil if none
+	fut      *future // who asked, nil for a one-way message; the token is below
 	token    uint64
 	deadline int64  // when the asker stops waiting, in nanoseconds of the group's clock; 0: not given here
 	id       uint32 // message id
 	kind     itemKind
 	size     uint16 // see sizeOf; 0 where no bound asks
+}
+
+// tell makes an item with nothing but a value what t is.
+func (it *item) tell(t zmsg.Told) {
+	it.kind, it.id, it.token, it.deadline = itemTold, t.ID, uint64(t.Body)<<32|uint64(t.Size), int64(t.At)
+	if t.More {
+		it.size = 1
+	}
+}
+
+// told undoes tell.
+func (it *item) told() zmsg.Told {
+	return zmsg.Told{
+		ID: it.id, At: uint32(it.deadline), Body: uint32(it.token >> 32), Size: uint32(it.token & math.MaxUint32), More: it.size != 0,
+	}
 }
 
 // takenStep is how often the goroutine tells how far it is in its batch, a power of two: telling after each item costs
@@ -29,6 +46,7 @@ type itemKind uint8
 
 const (
 	itemMessage itemKind = iota
+	itemTold             // a one-way message from another node that is not decoded yet; itemMessage from its turn on
 	itemDone             // the outcome of a Then or an Async
 	itemTimer            // a timer fired
 	itemStop             // stop when everything before is handled
@@ -136,6 +154,41 @@ func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err
 	b.running = true
 	b.mu.Unlock()
 	return start, nil
+}
+
+// pushTold is push for the first messages of list, up to one that is refused or is no plain message to push. It returns how many it
+// took.
+func (b *mailbox) pushTold(a *zmsg.Arrival, list []zmsg.Told, pool *sync.Pool) (n int, start bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed || b.bounds != nil {
+		return 0, false
+	}
+	for _, t := range list {
+		if t.ID == 0 || t.ID == zmsg.SessionClosedID || t.ID == zmsg.FenceID {
+			break
+		}
+		if len(b.in)+int(b.ahead) >= int(b.limit) && b.waitingLocked() >= int(b.limit) {
+			break
+		}
+		if len(b.in) == cap(b.in) && len(b.in) >= keptItems {
+			b.growLocked(pool)
+		}
+		if len(b.in) < cap(b.in) {
+			b.in = b.in[:len(b.in)+1] // what is behind the end is clear
+		} else {
+			b.in = append(b.in, item{})
+		}
+		it := &b.in[len(b.in)-1]
+		it.value = a
+		it.tell(t)
+		n++
+	}
+	if n > 0 {
+		start = !b.running
+		b.running = true
+	}
+	return n, start
 }
 
 // growLocked makes room for one more item; the caller holds mu. It moves the queue to a larger buffer, from the pool if it has
@@ -275,7 +328,7 @@ func (b *mailbox) messages() int {
 // messagesIn counts without what the group itself put there: ticks of timers keep no actor.
 func messagesIn(items []item) (n int) {
 	for i := range items {
-		if items[i].kind == itemMessage {
+		if k := items[i].kind; k == itemMessage || k == itemTold {
 			n++
 		}
 	}

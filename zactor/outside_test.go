@@ -220,9 +220,38 @@ func (h *hub) group(tb testing.TB, id string) *zactor.Group {
 		tb.Fatal(err)
 	}
 	h.groups[id] = newGroup(tb, func(c *zactor.Config) {
-		c.Node, c.Remote, c.Routes, c.Router = node, h, h.locals[id], d.Router()
+		c.Node, c.Remote, c.Routes, c.Router = node, link{h, node}, h.locals[id], d.Router()
 	})
 	return h.groups[id]
+}
+
+// link is the hub as one of the groups has it.
+type link struct {
+	*hub
+	node zmsg.NodeRef
+}
+
+// Tell sends a batch of one.
+func (l link) Tell(to zmsg.NodeRef, t zmsg.Tell, v proto.Message) error {
+	batch, err := zmsg.AppendBatchTellOf(nil, &t, v)
+	if err != nil {
+		return err
+	}
+	l.groups[to.ID].ReceiveTells(t.To, &zmsg.Arrival{From: l.node, Data: batch}, toldIn(batch))
+	return nil
+}
+
+// toldIn returns all that is in a batch.
+func toldIn(batch []byte) (list []zmsg.Told) {
+	for at := 0; at < len(batch); {
+		var t zmsg.Told
+		next, ok := zmsg.NextTold(batch, at, &t)
+		if !ok {
+			panic("not a tell")
+		}
+		list, at = append(list, t), next
+	}
+	return list
 }
 
 func (h *hub) Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error {

@@ -111,6 +111,15 @@ func (r Ref) tellFar(msg proto.Message, from *Context) error {
 	if r.far == nil {
 		return zmsg.ErrUnknownActor
 	}
+	if t := r.far.teller(); t != nil {
+		if id, ok := zmsg.Plain(msg); ok && id != 0 {
+			d := zmsg.Tell{To: r.far.addr.Actor, ID: id}
+			if from != nil {
+				d.From, d.Trace = from.cell.id, from.Trace()
+			}
+			return t.Tell(r.far.addr.Node, d, msg)
+		}
+	}
 	m, err := newMessage(msg)
 	if err != nil {
 		return err
@@ -123,6 +132,15 @@ func (r Ref) tellFar(msg proto.Message, from *Context) error {
 		return err
 	}
 	return nil
+}
+
+// teller returns what takes one-way messages to f; nil: deliverFar does, or says why not.
+func (f *far) teller() Teller {
+	g := f.g
+	if f.found() || g.teller == nil || f.addr.Actor == 0 || g.replay != nil || g.closed.Load() || g.self.Is(f.addr.Node) {
+		return nil
+	}
+	return g.teller
 }
 
 // deliverFar sends m off this group, or by its id. A nil error means that m is given away.

@@ -150,6 +150,9 @@ func (c *cell) span(x *Context) (caught *crash) {
 		}
 		x.next++
 		x.it = it
+		if it.kind == itemTold {
+			x.open(it)
+		}
 		if it.kind == itemMessage {
 			x.worked++
 			c.message(x, it)
@@ -193,7 +196,7 @@ func (c *cell) event(x *Context, it *item) {
 		it.msg.Reply(&zmsg.Reply{})
 		it.msg.Release()
 		it.msg = nil
-	case itemMessage, itemGone: // the one is not for here, the other stays in the mailbox
+	case itemMessage, itemTold, itemGone: // the first two are not for here, the other stays in the mailbox
 	}
 }
 

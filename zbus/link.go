@@ -52,6 +52,10 @@ type LinkConfig struct {
 type Handlers struct {
 	// Actor gets a message for the actor `to` of this node, and owns it. It wants a reply iff the sender asked for one.
 	Actor func(to uint64, m *zmsg.Message)
+	// Tells, if it is set, is called in place of Actor for one-way messages of which there is nothing more to say than a zmsg.Tell does:
+	// those that came one behind the other for one actor. a may be kept; list is valid during the call only. zmsg.OpenMessage makes the
+	// messages that Actor would get.
+	Tells func(to uint64, a *zmsg.Arrival, list []zmsg.Told)
 	// Session gets operations on sessions of this gate, and what is published to groups it joined (Group set, Op
 	// push). e and all it points to are valid during the call only.
 	Session func(e *zmsg.Envelope, from zmsg.NodeRef)

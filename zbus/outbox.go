@@ -57,15 +57,21 @@ func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
 	c := l.lastChunkLocked()
 	start := len(c.buf)
 	c.buf = zmsg.AppendBatchEnvelope(c.buf, e)
+	it := item{lane: ln, slot: slot, kind: e.Kind}
+	if slot >= 0 {
+		it.mark = l.requests.slots[slot].gen
+	}
+	return l.enqueuedLocked(c, start, it)
+}
+
+// enqueuedLocked notes what was appended to the last chunk, from start on, as the item it. Link.mu is held. Errors: errTooLarge.
+func (l *Link) enqueuedLocked(c *chunk, start int, it item) error {
 	size := len(c.buf) - start
 	if int64(size+l.headSize) > l.maxBytes.Load() {
 		c.buf = c.buf[:start]
 		return errTooLarge
 	}
-	it := item{lane: ln, end: len(c.buf), slot: slot, kind: e.Kind}
-	if slot >= 0 {
-		it.mark = l.requests.slots[slot].gen
-	}
+	it.end = len(c.buf)
 	c.items = append(c.items, it)
 	l.waiting++
 	l.bytes += size
@@ -199,13 +205,12 @@ func (o *outbox) publishChunk(c *chunk) {
 	o.ended = o.ended[:0]
 
 	o.chunk = c
-	start := 0
-	for i := range c.items {
-		it := &c.items[i]
-		if !it.skip {
-			o.add(i, c.buf[start:it.end])
+	for i := 0; i < len(c.items); {
+		if c.items[i].skip {
+			i++
+			continue
 		}
-		start = it.end
+		i = o.add(i)
 	}
 	o.flush()
 
@@ -251,17 +256,22 @@ func (o *outbox) takeLocked(c *chunk) {
 	}
 }
 
-// add puts an envelope, that of the chunk's item i, into its lane's batch.
-func (o *outbox) add(i int, envelope []byte) {
-	it := &o.chunk.items[i]
-	ln := it.lane
+// add puts the envelope of the chunk's item i into its lane's batch, and with it those behind it that go into the same. It returns the
+// first item that does not.
+func (o *outbox) add(i int) int {
+	c, limit := o.chunk, o.l.cfg.BatchBytes
+	start := 0
+	if i > 0 {
+		start = c.items[i-1].end
+	}
+	ln := c.items[i].lane
 	group := ln.id == 0
 	if len(o.open) > 0 && (group != o.group || group && ln.batch == nil) {
 		o.flush()
 	}
 	o.group = group
 	b := ln.batch
-	if b != nil && len(b.buf)+len(envelope) > o.l.cfg.BatchBytes {
+	if b != nil && len(b.buf)+c.items[i].end-start > limit {
 		// Only this one goes: the others are to other nodes.
 		o.publish(b)
 		b.begin(o.l.me.Load(), ln, i)
@@ -276,16 +286,25 @@ func (o *outbox) add(i int, envelope []byte) {
 		ln.batch = b
 		o.open = append(o.open, b)
 	}
-	b.buf = append(b.buf, envelope...)
-	b.to = i
-	b.envelopes[it.kind]++
-	if it.slot >= 0 {
-		b.requests++
-		if b.last == 0 {
-			b.first = it.mark
+	end := 0
+	for first := i; i < len(c.items); i++ {
+		it := &c.items[i]
+		if it.lane != ln || it.skip || i > first && len(b.buf)+it.end-start > limit {
+			break
 		}
-		b.last = it.mark
+		end = it.end
+		b.envelopes[it.kind]++
+		if it.slot >= 0 {
+			b.requests++
+			if b.last == 0 {
+				b.first = it.mark
+			}
+			b.last = it.mark
+		}
 	}
+	b.to = i - 1
+	b.buf = append(b.buf, c.buf[start:end]...)
+	return i
 }
 
 // begin makes b a batch of the lane that begins with the chunk's item i.

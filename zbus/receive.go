@@ -36,7 +36,15 @@ type inbound struct {
 	env     zmsg.Envelope
 	reply   zmsg.Reply
 	strings map[string]string // user ids: messages must not keep whole batches alive by them
+
+	// One-way messages for one actor, one behind the other, that were not handed over yet.
+	told    [maxTold]zmsg.Told
+	toldLen int
+	arrival *zmsg.Arrival // what they came in
 }
+
+// maxTold is how many messages are handed over together at most: as long the first of them waits.
+const maxTold = 64
 
 // peer is what is known of another node.
 type peer struct {
@@ -195,7 +203,12 @@ func (l *Link) receiveBatch(m Msg, g *castIn) {
 		}
 	}
 	var now time.Time
+	l.in.arrival = nil
 	for e := &l.in.env; len(rest) > 0; {
+		if g == nil && l.told(p, m.Data, &rest) {
+			continue
+		}
+		l.handOver()
 		if rest, err = zmsg.NextEnvelope(rest, e); err != nil {
 			l.foreign("envelope", m)
 			return
@@ -205,6 +218,50 @@ func (l *Link) receiveBatch(m Msg, g *castIn) {
 		}
 		if !l.receiveEnvelope(p, e, g, now) {
 			l.foreign("kind", m)
+		}
+	}
+	l.handOver()
+}
+
+// told takes the first envelope off rest, which is the end of data, if it is a plain one-way message to an actor.
+func (l *Link) told(p *peer, data []byte, rest *[]byte) bool {
+	in := &l.in
+	if in.toldLen == maxTold {
+		l.handOver()
+	}
+	t := &in.told[in.toldLen]
+	next, ok := zmsg.NextTold(data, len(data)-len(*rest), t)
+	if !ok {
+		return false
+	}
+	*rest = data[next:]
+	if in.arrival == nil {
+		in.arrival = &zmsg.Arrival{From: p.ref, Data: data}
+	}
+	if in.toldLen > 0 && in.told[0].To != t.To {
+		other := *t
+		l.handOver()
+		in.told[0] = other
+	}
+	in.toldLen++
+	return true
+}
+
+// handOver gives their actor the messages that wait for that.
+func (l *Link) handOver() {
+	in, h := &l.in, &l.cfg.Handlers
+	list := in.told[:in.toldLen]
+	if len(list) == 0 {
+		return
+	}
+	in.toldLen = 0
+	l.counts.in[wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR].Add(float64(len(list)))
+	switch {
+	case h.Tells != nil:
+		h.Tells(list[0].To, in.arrival, list)
+	case h.Actor != nil:
+		for _, t := range list {
+			h.Actor(t.To, zmsg.OpenMessage(in.arrival, t))
 		}
 	}
 }

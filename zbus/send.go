@@ -21,6 +21,9 @@ import (
 // down, link closed), CodeBusy (too much waits), CodeTooLarge, CodeTimeout (the deadline has passed), CodeBadRequest
 // (the value does not encode, or Once is too long), CodeUnknownActor (the address is empty, or its node's id longer than any is).
 func (l *Link) Send(to zmsg.Address, m *zmsg.Message, r zmsg.Replier, token uint64) error {
+	if r == nil && plain(m) && to.Actor != 0 {
+		return l.tell(to, m)
+	}
 	e := zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: to.Actor}
 	return l.sendMessage(to.Node, &e, m, r, token)
 }
@@ -74,13 +77,61 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	return err
 }
 
+// plain reports whether m, one-way, is a zmsg.Tell.
+func plain(m *zmsg.Message) bool {
+	return m.Seq == 0 && m.User == "" && m.Session.ID == 0 && m.Session.Gen == 0 && m.Session.Gate.ID == "" && m.Session.Gate.Epoch == 0 &&
+		!m.Client && m.Deadline.IsZero() && len(m.Chain) == 0 && m.Hops == 0 && m.Once == ""
+}
+
+// tell is Send for a zmsg.Tell.
+func (l *Link) tell(to zmsg.Address, m *zmsg.Message) error {
+	body, err := encoded(m)
+	if err != nil {
+		return err
+	}
+	t := zmsg.Tell{To: to.Actor, ID: m.ID, Trace: m.Trace, Body: body}
+	if l.self.Is(m.From.Node) {
+		t.From = m.From.Actor
+	}
+	return l.Tell(to.Node, t, nil)
+}
+
+// Tell is Send for a one-way message of which there is no more to say than t does, to the actor t.To, which is not 0. With v, whose type
+// is zmsg.Plain, the body is what that encodes to.
+func (l *Link) Tell(to zmsg.NodeRef, t zmsg.Tell, v proto.Message) (err error) {
+	if !nodeID(to.ID) {
+		return errNowhere
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.admitLocked(len(t.Body)); err != nil {
+		return err
+	}
+	ln := l.laneLocked(to)
+	c := l.lastChunkLocked()
+	start := len(c.buf)
+	if v == nil {
+		c.buf = zmsg.AppendBatchTell(c.buf, &t)
+	} else if c.buf, err = zmsg.AppendBatchTellOf(c.buf, &t, v); err != nil {
+		return badValue(err)
+	} else if l.bytes+len(c.buf)-start > l.cfg.OutboxBytes && l.waiting > 0 {
+		c.buf = c.buf[:start]
+		return errOutbox
+	}
+	return l.enqueuedLocked(c, start, item{lane: ln, slot: -1, kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR})
+}
+
 // encoded returns m's body.
 func encoded(m *zmsg.Message) ([]byte, error) {
 	body, err := m.EncodedBody()
 	if err != nil {
-		return nil, &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message does not encode: " + err.Error()}
+		return nil, badValue(err)
 	}
 	return body, nil
+}
+
+func badValue(err error) error {
+	return &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message does not encode: " + err.Error()}
 }
 
 // enqueue puts an envelope into the lane of its node, and the request, if r is set, into the table. It returns the
@@ -164,7 +215,7 @@ func (ln *lane) reply(token uint64, r *zmsg.Reply, deadline time.Duration) {
 	}
 	if e.Body == nil && r.Value != nil {
 		buf := replyBuffers.Get().(*[]byte)
-		b, err := proto.MarshalOptions{}.MarshalAppend((*buf)[:0], r.Value)
+		b, err := zmsg.MarshalAppend((*buf)[:0], r.Value)
 		if err != nil {
 			e.ID, e.Code, e.Outcome, e.Text = 0, zmsg.CodeInternal, zmsg.Executed, "the reply does not encode"
 			b = b[:0]

@@ -210,8 +210,21 @@ func checkBatch(t *testing.T, b []byte, w *wirepb.Batch, genErr error) (ok bool)
 	var n int
 	var e Envelope
 	for err == nil && len(rest) > 0 {
+		at := len(b) - len(rest)
+		var told Told
+		next, isTold := NextTold(b, at, &told)
 		if rest, err = NextEnvelope(rest, &e); err != nil {
+			if isTold {
+				t.Fatalf("told, but %v", err)
+			}
 			break
+		}
+		if isTold { // then it is what the envelope is, and that says nothing more
+			d := Tell{To: e.To, From: e.FromActor, ID: e.ID, Trace: e.Trace, Body: e.Body}
+			checkTold(t, &Arrival{Data: b}, told, &d)
+			if want := d.Envelope(); next != len(b)-len(rest) || !proto.Equal(wireEnvelope(&e), wireEnvelope(&want)) {
+				t.Fatalf("told to %d\nhave %+v\nwant %+v", next, d, e)
+			}
 		}
 		if genErr == nil {
 			if n >= len(w.GetEnvelopes()) {

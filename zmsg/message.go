@@ -164,7 +164,7 @@ func (m *Message) EncodedBody() ([]byte, error) {
 	if m.body != nil || m.Value == nil {
 		return m.body, nil
 	}
-	b, err := proto.MarshalOptions{}.MarshalAppend(m.buf[:0], m.Value)
+	b, err := MarshalAppend(m.buf[:0], m.Value)
 	if err != nil {
 		return nil, err
 	}

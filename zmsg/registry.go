@@ -15,14 +15,17 @@ import (
 	"zgame/zmsg/zgamepb"
 )
 
-// ids caches the message id of each type that was asked for (0: none): reading an option takes a few hundred
-// nanoseconds. It holds what never changes, so that sharing it between the nodes of a process is safe.
+// ids caches the message id of each type that knownOf does not know and that was asked for (0: none): reading an option takes a few
+// hundred nanoseconds. It holds what never changes, so that sharing it between the nodes of a process is safe.
 var ids sync.Map // protoreflect.MessageDescriptor -> uint32
 
 // IDOf returns the message id of m's type: its option (zgame.id). ok is false when the type has none.
 func IDOf(m proto.Message) (id uint32, ok bool) {
 	if m == nil {
 		return 0, false
+	}
+	if k := knownOf(m); k != nil {
+		return k.id, k.id != 0
 	}
 	d := m.ProtoReflect().Descriptor()
 	if v, hit := ids.Load(d); hit {

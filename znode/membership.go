@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"zgame/zdiscovery"
@@ -209,6 +210,23 @@ func (n *Node) onActor(to uint64, m *zmsg.Message) {
 	if err := n.group.Deliver(to, m); err != nil {
 		m.ReplyError(err)
 		m.Release()
+	}
+}
+
+// onTells is onActor for one-way messages that came one behind the other.
+func (n *Node) onTells(to uint64, a *zmsg.Arrival, list []zmsg.Told) {
+	for len(list) > 0 {
+		k := slices.IndexFunc(list, func(t zmsg.Told) bool { return t.ID == zmsg.SessionClosedID })
+		if k == 0 {
+			n.onActor(to, zmsg.OpenMessage(a, list[0]))
+			list = list[1:]
+			continue
+		}
+		if k < 0 {
+			k = len(list)
+		}
+		n.group.ReceiveTells(to, a, list[:k])
+		list = list[k:]
 	}
 }
 

@@ -33,6 +33,7 @@ var (
 	_ zactor.Watches   = (*watches)(nil)
 	_ zactor.Topics    = (*topics)(nil)
 	_ zactor.Remote    = (*zbus.Link)(nil)
+	_ zactor.Teller    = (*zbus.Link)(nil)
 	_ zroute.Target    = zactor.Ref{}
 	_ zroute.Sender    = (*zbus.Link)(nil)
 	_ zgate.Dispatcher = (*zroute.Dispatcher)(nil)
@@ -300,7 +301,7 @@ func (n *Node) wire(context.Context) error {
 	}
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
 		Self: self, Bus: n.backends.Bus, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
-		Handlers: zbus.Handlers{Actor: n.onActor, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue},
+		Handlers: zbus.Handlers{Actor: n.onActor, Tells: n.onTells, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue},
 	}); err != nil {
 		return err
 	}
