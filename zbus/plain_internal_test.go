@@ -46,11 +46,11 @@ func fill(v reflect.Value) bool {
 	case reflect.Array:
 		return fill(v.Index(0))
 	case reflect.Struct:
-		if t, ok := v.Addr().Interface().(interface{ UnmarshalText(text []byte) error }); ok { // a time
+		if t, ok := reflect.TypeAssert[interface{ UnmarshalText(text []byte) error }](v.Addr()); ok { // a time
 			return t.UnmarshalText([]byte("2026-11-30T10:00:00Z")) == nil
 		}
-		for i := range v.NumField() {
-			if !fill(v.Field(i)) {
+		for _, field := range v.Fields() {
+			if !fill(field) {
 				return false
 			}
 		}

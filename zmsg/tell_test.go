@@ -2,6 +2,7 @@ package zmsg
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestTellIsItsEnvelope(t *testing.T) {
 				v := &wrapperspb.BytesValue{Value: d.Body}
 				d.Body, _ = proto.Marshal(v)
 				e = d.Envelope()
-				want = AppendBatchEnvelope(batch[:len(batch):len(batch)], &e)
+				want = AppendBatchEnvelope(slices.Clip(batch), &e)
 				var err error
 				if batch, err = AppendBatchTellOf(batch, &d, v); err != nil {
 					t.Fatal(err)
@@ -178,8 +179,9 @@ func TestMarshalIsTheLibrarys(t *testing.T) {
 	for _, m := range []proto.Message{
 		&wirepb.SessionClosed{User: "ann", Session: 5}, &wirepb.Packet{Frames: []*wirepb.Frame{{Id: 4, Body: []byte("x")}}},
 		&descriptorpb.UninterpretedOption_NamePart{}, &descriptorpb.UninterpretedOption{Name: []*descriptorpb.UninterpretedOption_NamePart{{}}},
-		&descriptorpb.UninterpretedOption_NamePart{NamePart: proto.String("x"), IsExtension: proto.Bool(true)},
-		wrapper{&wirepb.Ping{Nonce: 3}}, &wirepb.Hello{Token: strings.Repeat("x", 5000)}, &wirepb.Hello{Token: "\xff"},
+		&descriptorpb.UninterpretedOption_NamePart{NamePart: new("x"), IsExtension: new(true)},
+		wrapper{&wirepb.Ping{Nonce: 3}},
+		&wirepb.Hello{Token: strings.Repeat("x", 5000)}, &wirepb.Hello{Token: "\xff"},
 	} {
 		want, wantErr := proto.Marshal(m)
 		have, err := MarshalAppend(nil, m)
