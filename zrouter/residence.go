@@ -31,6 +31,7 @@ type residence struct {
 	dropped bool                // the entry has done with it
 	gone    bool                // its actor has ended
 	crashed bool                // by a panic
+	resting bool                // it leaves memory, and stays this node's
 	why     Reason
 	snap    *write // waits for the state
 	snapFn  func(*zactor.Context)

@@ -107,6 +107,45 @@ func TestIdle(t *testing.T) {
 	})
 }
 
+// A kind that stays its node's leaves memory with its record untouched, and comes back without a claim.
+func TestIdleStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.start("a", zrouter.Settings{ReleaseOnIdle: zrouter.Off}, logs())
+		if _, err := a.append("x", "1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1700 * time.Second)
+		calls := a.counting(nil)
+		rec, err := w.record("x")
+		if err != nil || rec.Own.Node != a.ref || rec.Own.Version != 1 || len(decode(t, rec.State).Lines) != 1 {
+			t.Errorf("%+v, %v", rec, err)
+		}
+		if n, err := a.append("x", "2"); err != nil || n != 2 || calls.Load() != 1 {
+			t.Errorf("%d, %v, %d calls of the store", n, err, calls.Load())
+		}
+	})
+}
+
+// A node that has as many objects as it may takes no more; those that it has serve.
+func TestMaxObjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.start("a", zrouter.Settings{MaxObjects: 3}, logs())
+		for i := range 3 {
+			if _, err := a.append(fmt.Sprint(i), "1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := a.append("more", "1"); zmsg.OutcomeOf(err) != zmsg.NotExecuted || !errors.Is(err, zrouter.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		if n, err := a.append("1", "2"); err != nil || n != 2 {
+			t.Errorf("%d, %v", n, err)
+		}
+	})
+}
+
 // While the lease is not valid nothing is admitted, and the state is kept; when it is again the record decides.
 func TestSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

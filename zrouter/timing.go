@@ -194,10 +194,19 @@ func (s *ManagerSet) sweep() {
 		now := t.time()
 		t.sh.routes.sweep(s.seconds(now), free)
 		for _, o := range t.all() {
-			if o.res != nil && o.kind.set.ReleaseOnIdle == On && now.Sub(o.used) >= o.kind.set.ObjectFreeTimeout {
-				t.tell(o, &entry.Event{Kind: entry.Idle})
-				t.settle(o)
+			if o.res == nil || now.Sub(o.used) < o.kind.set.ObjectFreeTimeout {
+				continue
 			}
+			ev := entry.Event{Kind: entry.Idle}
+			if o.kind.set.ReleaseOnIdle != On {
+				ev.Kind = entry.Rest
+				o.res.resting = true
+			}
+			t.tell(o, &ev)
+			if o.res != nil {
+				o.res.resting = false
+			}
+			t.settle(o)
 		}
 		t.end()
 	}

@@ -151,7 +151,7 @@ func (t *turn) look(o *object, ev entry.Kind) {
 	*f = entry.Facts{
 		Self: s.self.Ref(), MaxHops: s.maxHops, MaxQueue: s.settings.MaxQueue,
 		OnDemand: o.kind == nil || o.kind.onDemand,
-		CanOwn:   o.kind != nil && !s.closing.Load() && !s.suspended.Load(),
+		CanOwn:   o.kind != nil && !s.closing.Load() && !s.suspended.Load() && !s.full(),
 	}
 	if o.kind != nil {
 		f.MaxQueue = o.kind.set.MaxQueue
@@ -160,6 +160,11 @@ func (t *turn) look(o *object, ev entry.Kind) {
 		f.Home = s.home(o.key)
 		f.CanOwn = f.CanOwn && s.serving(t.time())
 	}
+}
+
+// full reports that the node has as many objects in memory as it may.
+func (s *ManagerSet) full() bool {
+	return s.settings.MaxObjects > 0 && s.residents.Load() >= int64(s.settings.MaxObjects)
 }
 
 // do carries out one effect.
@@ -363,7 +368,7 @@ func (t *turn) drop(o *object, saved bool) {
 	switch {
 	case res.crashed:
 		res.why = Panicked
-	case saved:
+	case saved, res.resting:
 		res.why = Released
 	default:
 		res.why = Fenced

@@ -317,6 +317,12 @@ func (s *search) nodeChoices(n int, add func(*[]choice, string, func(*search)), 
 			s.tell(n, Event{Kind: Leave})
 		})
 	}
+	if node.e.Admits() && node.e.Running == 0 && !node.e.Dirty && !node.e.Writing {
+		fault(name+" leaves memory, and stays the owner", &b.leave, func(s *search) {
+			s.spend(&s.w.budget.leave)
+			s.tell(n, Event{Kind: Rest})
+		})
+	}
 	fault(name+" crashes", &b.crash, func(s *search) {
 		s.spend(&s.w.budget.crash)
 		s.lose(n)

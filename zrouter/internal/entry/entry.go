@@ -134,7 +134,8 @@ const (
 	Ran                     // a request was run (Req; Dirty)
 	Panicked                // its handler panicked (Req): the memory may be half changed
 	SaveDue                 // it is time to save
-	Idle                    // nothing came for long
+	Idle                    // nothing came for long: it is given up
+	Rest                    // nothing came for long: it leaves memory, and stays this node's
 	Leave                   // somebody asks to give it up
 	Overdue                 // what is not saved is older than allowed
 	Suspend                 // the lease is not valid any more

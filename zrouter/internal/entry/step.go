@@ -43,6 +43,10 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 		if s.Admits() && s.Running == 0 && len(s.held) == 0 && !s.Writing {
 			s.release()
 		}
+	case Rest:
+		if s.Admits() && s.Running == 0 && len(s.held) == 0 && !s.Writing && !s.Dirty {
+			s.fence()
+		}
 	case Leave:
 		s.leave()
 	case Overdue:
