@@ -74,6 +74,7 @@ type world struct {
 	order []*testNode // as they were started
 	snap  atomic.Pointer[zdiscovery.Snapshot]
 	epoch uint64
+	kv    zstore.Store  // of nodes that start; nil: memory
 	link  zrouter.Link  // of nodes that start; nil: that of the world
 	lease time.Duration // of nodes that start; 0: for ever
 }
@@ -114,7 +115,11 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 	if link == nil {
 		link = n
 	}
-	n.set, err = zrouter.New(zrouter.Config{Self: n.ref, Group: g, Link: link, Members: n, Store: n.store, Settings: settings}, kinds...)
+	store := w.kv
+	if store == nil {
+		store = n.store
+	}
+	n.set, err = zrouter.New(zrouter.Config{Self: n.ref, Group: g, Link: link, Members: n, Store: store, Settings: settings}, kinds...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
