@@ -68,7 +68,7 @@ func (c *call) Reply(token uint64, r *zmsg.Reply) {
 	c.mu.Unlock()
 	switch {
 	case !mine:
-		c.set.counts.late.Inc()
+		c.set.counts.Late.Inc()
 	case token&1 == forwards:
 		c.forwarded(r)
 	default:
@@ -223,13 +223,13 @@ func (c *call) transmit() (away bool, err error) {
 		if err := s.link.SendObject(c.route.Owner, &c.envelope, c.m, to, token); err != nil {
 			return false, err
 		}
-		s.counts.forwards.Inc()
+		s.counts.Forwards.Inc()
 		return true, nil
 	}
 	if err := s.link.SendObject(c.route.Owner, &c.envelope, c.m, nil, 0); err != nil {
 		return false, err
 	}
-	s.counts.forwards.Inc()
+	s.counts.Forwards.Inc()
 	if c.origin != s.self.Ref() && c.route.Version > c.hint && !c.placed {
 		s.correct(c.origin, c.key, c.route)
 	}

@@ -166,6 +166,7 @@ func (s *ManagerSet) abandon(err error) (resident []zmsg.Key) {
 				t.ended = append(t.ended, c)
 			}
 			s.kept.Add(-int64(len(o.calls)))
+			s.counts.Waiting.Add(-float64(len(o.calls)))
 			clear(o.calls)
 			if o.res != nil {
 				resident = append(resident, o.key)

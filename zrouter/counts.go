@@ -1,33 +1,66 @@
 package zrouter
 
 import (
-	"sync/atomic"
 	"time"
 
+	"zgame/internal/lograte"
+	"zgame/zmetrics"
 	"zgame/zrouter/internal/entry"
 )
 
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) Inc()          { c.n.Add(1) }
-func (c *counter) Set(v float64) { c.n.Store(int64(v)) }
-
+// counts is the set's metrics, and how often it may log.
 type counts struct {
-	late, forwards, dedup, lostOneWay, corrections, suspended counter
-	logged                                                    atomic.Int64
+	*zmetrics.Router
+
+	limit lograte.Limiter // of warnings that clients, or a store that is away, could cause without bound
 }
 
-type kindCounts struct{}
+// kindCounts are those of one kind, resolved once.
+type kindCounts struct {
+	residents        zmetrics.Gauge
+	loaded, unloaded zmetrics.Counter
+	drops            [len(reasonNames)]zmetrics.Counter
+	overdue          zmetrics.Counter
+	refused          func(entry.Cause) zmetrics.Counter
+	writes           func(entry.Op, entry.Kind) zmetrics.Counter
+}
 
-func newCounts(any) *counts                         { return &counts{} }
-func (c *counts) kind(string) kindCounts            { return kindCounts{} }
-func (c *counts) refused(*kind, entry.Cause)        {}
-func (c *counts) activations(*kind, bool)           {}
-func (c *counts) fenced(*kind)                      {}
-func (c *counts) overdue(*kind)                     {}
-func (c *counts) resolved(bool)                     {}
-func (c *counts) write(*kind, entry.Op, entry.Kind) {}
-func (c *counts) seldom() bool {
-	now, last := time.Now().Unix(), c.logged.Load()
-	return now-last >= 1 && c.logged.CompareAndSwap(last, now)
+func newCounts(m *zmetrics.Router) *counts {
+	if m == nil {
+		m = zmetrics.NewRouter(nil)
+	}
+	return &counts{Router: m}
+}
+
+func (c *counts) kind(name string) kindCounts {
+	k := kindCounts{
+		residents: c.Residents.With(name),
+		loaded:    c.Activations.With(name, "ok"),
+		unloaded:  c.Activations.With(name, "failed"),
+		overdue:   c.Overdue.With(name),
+		refused:   func(why entry.Cause) zmetrics.Counter { return c.Refused.With(name, why.String()) },
+		writes: func(op entry.Op, how entry.Kind) zmetrics.Counter {
+			return c.Writes.With(name, op.String(), resultNames[how])
+		},
+	}
+	for r, reason := range reasonNames {
+		k.drops[r] = c.Drops.With(name, reason)
+	}
+	return k
+}
+
+// resultNames are how writes end.
+var resultNames = map[entry.Kind]string{entry.Wrote: "ok", entry.Conflicted: "conflict", entry.Failed: "failed", entry.Unclear: "unknown"}
+
+// of returns the counters of an object's kind, those of no kind where this node does not host it.
+func (s *ManagerSet) countsOf(o *object) *kindCounts {
+	if o.kind != nil {
+		return &o.kind.counts
+	}
+	return &s.foreign
+}
+
+// seldom reports whether something may be logged that happens as often as somebody else wants, and how much was not since.
+func (c *counts) seldom() (suppressed uint64, ok bool) {
+	return c.limit.Allow(time.Now())
 }

@@ -157,7 +157,7 @@ func (s *ManagerSet) correct(origin zmsg.NodeRef, k zmsg.Key, r Route) {
 	}
 	e := zmsg.Envelope{ID: UpdateID, Key: k, Version: r.Version, Owner: r.Owner}
 	if s.link.SendControl(origin, &e) == nil {
-		s.counts.corrections.Inc()
+		s.counts.Corrections.Inc()
 	}
 }
 

@@ -61,6 +61,7 @@ func (o *object) keep(c *call) {
 	}
 	o.calls[c.req.ID] = c
 	o.sh.set.kept.Add(1)
+	o.sh.set.counts.Waiting.Inc()
 }
 
 // take finds the call of a request, and forgets it. It is nil for requests that are nobody's.
@@ -74,6 +75,7 @@ func (t *turn) take(o *object, id uint64) *call {
 	if c != nil {
 		delete(o.calls, id)
 		o.sh.set.kept.Add(-1)
+		o.sh.set.counts.Waiting.Dec()
 	}
 	return c
 }

@@ -79,7 +79,7 @@ func (r *residence) once(m *zmsg.Message) (done bool, err error) {
 	sh.mu.Unlock()
 	switch {
 	case ran:
-		sh.set.counts.dedup.Inc()
+		sh.set.counts.DedupHits.Inc()
 		m.Reply(&reply)
 		return true, nil
 	case runs:

@@ -14,6 +14,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zdiscovery"
+	"zgame/zmetrics"
 	"zgame/zmsg"
 	"zgame/zrouter/internal/entry"
 	"zgame/zstore"
@@ -55,7 +56,7 @@ type Config struct {
 	// Logger; nil discards.
 	Logger *slog.Logger
 	// Metrics; nil counts for nobody.
-	Metrics any
+	Metrics *zmetrics.Router
 
 	// executor runs what may block; a simulation has its own.
 	executor executor
@@ -83,6 +84,7 @@ type ManagerSet struct {
 	settings Settings
 	kinds    map[uint32]*kind
 	counts   *counts
+	foreign  kindCounts // of kinds that this node does not host
 	maxHops  uint8
 	cacheAge uint32 // seconds
 	start    time.Time
@@ -212,6 +214,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	for i := range s.shards {
 		s.shards[i] = shard{set: s, objects: make(map[zmsg.Key]*object), routes: newRoutes(max(1, node.MaxRoutes/shardCount))}
 	}
+	s.foreign = s.counts.kind("")
 	for _, k := range s.kinds {
 		k.counts = s.counts.kind(k.name)
 	}
@@ -385,18 +388,18 @@ func (s *ManagerSet) learn(k zmsg.Key, r Route) {
 }
 
 // refused counts a request that was not taken.
-func (s *ManagerSet) refused(o *object, why entry.Cause) { s.counts.refused(o.kind, why) }
+func (s *ManagerSet) refused(o *object, why entry.Cause) { s.countsOf(o).refused(why).Inc() }
 
 // lostOneWay counts, and logs at a bounded rate, a one-way message that nobody hears about.
 func (s *ManagerSet) lostOneWay(c *call) {
-	s.counts.lostOneWay.Inc()
-	if s.counts.seldom() {
-		s.log.Warn("a one-way message for an object was not handled", "key", c.key.String(), "code", c.reply.Code.String(), "why", c.reply.Text)
+	s.counts.LostOneWay.Inc()
+	if n, ok := s.counts.seldom(); ok {
+		s.log.Warn("a one-way message for an object was not handled", "suppressed", n, "key", c.key.String(), "code", c.reply.Code.String(), "why", c.reply.Text)
 	}
 }
 
 func (s *ManagerSet) storeFailed(o *object, op zstore.Op, err error) {
-	if s.counts.seldom() {
-		s.log.Warn("the store of objects does not do what was asked", "op", op.String(), "key", o.key.String(), "err", err)
+	if n, ok := s.counts.seldom(); ok {
+		s.log.Warn("the store of objects does not do what was asked", "suppressed", n, "op", op.String(), "key", o.key.String(), "err", err)
 	}
 }

@@ -78,7 +78,7 @@ func (o *object) tick(res *residence) {
 	if !e.TooOld && !o.unsaved.IsZero() && !now.Before(o.unsaved.Add(o.kind.set.MaxUnsavedAge)) {
 		t.tell(o, &entry.Event{Kind: entry.Overdue})
 		if e.TooOld {
-			sh.set.counts.overdue(o.kind)
+			o.kind.counts.overdue.Inc()
 			o.log().Error("what is not saved is older than allowed: no requests are taken until it is", "since", now.Sub(o.unsaved))
 		}
 	}
@@ -103,7 +103,7 @@ func (s *ManagerSet) lease() {
 		wait = max(time.Millisecond, s.members.ServeUntil().Sub(now)+time.Millisecond)
 		if s.suspended.CompareAndSwap(true, false) {
 			s.log.Warn("the node's lease is valid again: objects go on when their records were seen")
-			s.counts.suspended.Set(0)
+			s.counts.Suspended.Set(0)
 			s.strays.Store(false)
 			s.tellAll(entry.Resume)
 		} else if s.strays.Swap(false) {
@@ -111,7 +111,7 @@ func (s *ManagerSet) lease() {
 		}
 	} else if s.suspended.CompareAndSwap(false, true) {
 		s.log.Warn("the node's lease is not valid: objects do not serve")
-		s.counts.suspended.Set(1)
+		s.counts.Suspended.Set(1)
 		s.tellAll(entry.Suspend)
 	}
 	s.timers.Lock()

@@ -339,12 +339,13 @@ func (t *turn) load(o *object) {
 			}
 			if err != nil {
 				o.log().Error("the object cannot be loaded", "kind", o.name(), "err", err)
-				s.counts.activations(o.kind, false)
+				o.kind.counts.unloaded.Inc()
 				o.why = err
 				t.tell(o, &entry.Event{Kind: entry.LoadFailed})
 				return
 			}
-			s.counts.activations(o.kind, true)
+			o.kind.counts.loaded.Inc()
+			o.kind.counts.residents.Inc()
 			res.ref = ref
 			s.residents.Add(1)
 			o.res, o.used, o.rec = res, t.time(), nil
@@ -372,9 +373,10 @@ func (t *turn) drop(o *object, saved bool) {
 		res.why = Released
 	default:
 		res.why = Fenced
-		t.sh.set.counts.fenced(o.kind)
 		o.log().Warn("the object is not this node's any more: dropped", "version", res.version)
 	}
+	o.kind.counts.residents.Dec()
+	o.kind.counts.drops[res.why].Inc()
 	o.saveAt, o.unsaved, o.fails = time.Time{}, time.Time{}, 0
 	o.old = res
 	if t.sh.set.group.Stop(res.ref) != nil && res.gone {
@@ -552,20 +554,20 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 	case err == nil:
 		ev = entry.Event{Kind: entry.Wrote, Route: Route{Owner: rec.Own.Node, Version: rec.Own.Version}, Rev: rec.Rev}
 		if w.tries > 0 {
-			s.counts.resolved(true)
+			s.counts.Resolved.With("landed").Inc()
 		}
 	case errors.Is(err, zstore.ErrUnknown):
 		ev.Kind = entry.Unclear
 	case errors.Is(err, zstore.ErrConflict), errors.Is(err, zstore.ErrNotFound):
 		ev.Kind = entry.Conflicted
 		if w.tries > 0 {
-			s.counts.resolved(false)
+			s.counts.Resolved.With("not").Inc()
 		}
 	default:
 		ev.Kind, o.why = entry.Failed, err
 		ev.Unsavable = errors.Is(err, zstore.ErrTooLarge) || errors.Is(err, errEncode)
 	}
-	s.counts.write(o.kind, w.op, ev.Kind)
+	s.countsOf(o).writes(w.op, ev.Kind).Inc()
 	if ev.Kind == entry.Failed || ev.Kind == entry.Unclear {
 		s.storeFailed(o, w.change.Op, err)
 	}

@@ -24,7 +24,7 @@ var arrows = map[string][]string{
 	"zstore":             {"zmsg", "zmetrics"},
 	"zactor":             {"zmsg", "zmetrics", "internal/lograte"},
 	"zroute":             {"zmsg", "zdiscovery", "zmetrics"},
-	"zrouter":            {"zmsg", "zactor", "zstore", "zdiscovery", "zmetrics"},
+	"zrouter":            {"zmsg", "zactor", "zstore", "zdiscovery", "zmetrics", "internal/lograte"},
 	"zgate":              {"zmsg", "zroute", "zmetrics", "internal/lograte"},
 	"zuser":              {"zmsg", "zrouter"},
 	"zclient":            {"zmsg"},
