@@ -49,7 +49,6 @@ type conn struct {
 	known    bool   // not counted as unauthenticated any more
 	readErr  error  // why the transport failed
 	wsFailed bool   // gorilla reads no more
-	peerDone bool   // the client has sent its close frame
 	control  bucket // of heartbeats
 
 	in     *chunk // what has come and gorilla has not taken yet, nil if nothing
@@ -263,9 +262,9 @@ func (c *conn) lost(err error) {
 
 // answerClose answers the client's close frame, after everything that is queued.
 func (c *conn) answerClose(ce *websocket.CloseError) {
-	c.peerDone = true
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
+	c.q.peerDone = true
 	if c.q.closing {
 		return // ours is on its way, and the client's answers it
 	}
@@ -392,7 +391,7 @@ func (c *conn) drain() {
 func (c *conn) over() bool {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
-	return c.readErr != nil || c.q.broken || c.peerDone && c.q.half
+	return c.readErr != nil || c.q.broken || c.q.peerDone && c.q.half
 }
 
 // finish closes the socket and forgets what is still queued. It returns how the connection ended.

@@ -101,6 +101,16 @@ func TestShutdownDrains(t *testing.T) {
 	c := r.login("ann")
 	half := r.dialRaw(false) // somewhere in the handshake
 	login := r.dial(dialing{})
+	eventually(t, "the gate knows that the handshake is over", func() bool { // its client may know before
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for c := range r.conns {
+			if c.phase.Load() == phaseLogin {
+				return true
+			}
+		}
+		return false
+	})
 	c.send(request(idHeld, 1, ""))
 	m := <-r.held
 	done := make(chan error, 1)

@@ -120,6 +120,7 @@ func TestBadHello(t *testing.T) {
 			if text, _ := c.closedWith(tt.code); text == "" {
 				t.Error("no text")
 			}
+			c.ws.end()
 			other.echo("still here")
 		})
 	}
@@ -206,8 +207,16 @@ func TestRefusedHandshakes(t *testing.T) {
 
 // A client that is silent in any phase before login is closed; H3: heartbeats do not help.
 func TestSlowHandshakeAndLogin(t *testing.T) {
-	r := newRig(t, func(c *Config) {
-		c.HandshakeTimeout, c.LoginTimeout, c.AuthTimeout = 200*time.Millisecond, 300*time.Millisecond, 100*time.Millisecond
+	r := newRig(t, func(c *Config) { c.HandshakeTimeout = 200 * time.Millisecond })
+	c := r.dialRaw(false)
+	c.http("GET /ws HTTP/1.1\r\nHost: x\r\n")
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		t.Errorf("silent in HTTP: %v", err)
+	}
+	eventually(t, "counted", func() bool { return r.counter("refused_total", "handshake_timeout") == 1 })
+
+	r = newRig(t, func(c *Config) {
+		c.LoginTimeout, c.AuthTimeout = 2*time.Second, 100*time.Millisecond // the first with room for a heartbeat on a busy machine
 		c.Auth = AuthFunc(func(ctx context.Context, h Hello) (string, error) {
 			if h.Token == "slow" {
 				<-ctx.Done()
@@ -216,13 +225,6 @@ func TestSlowHandshakeAndLogin(t *testing.T) {
 			return h.Token, nil
 		})
 	})
-	c := r.dialRaw(false)
-	c.http("GET /ws HTTP/1.1\r\nHost: x\r\n")
-	if _, err := io.Copy(io.Discard, c); err != nil {
-		t.Errorf("silent in HTTP: %v", err)
-	}
-	eventually(t, "counted", func() bool { return r.counter("refused_total", "handshake_timeout") == 1 })
-
 	b := r.dial(dialing{})
 	stop := make(chan struct{})
 	go func() {

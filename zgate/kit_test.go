@@ -75,7 +75,7 @@ func newRig(tb testing.TB, change ...func(*Config)) *rig {
 	r := &rig{t: tb, reg: prometheus.NewRegistry(), held: make(chan *zmsg.Message, 10_000), log: &lockedBuffer{}}
 	cfg := Config{
 		Node: testNode, Addr: "127.0.0.1:0", Auth: DevAuth{}, AllowText: true, DrainSpread: time.Millisecond,
-		CloseTimeout: 500 * time.Millisecond, QueueAge: time.Minute, // of a busy machine
+		CloseTimeout: patience, QueueAge: time.Minute, // of a busy machine
 		Metrics: zmetrics.NewGate(r.reg),
 		Logger:  slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Handlers: map[uint32]Handler{
@@ -99,7 +99,7 @@ func newRig(tb testing.TB, change ...func(*Config)) *rig {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // clients that never answer are cut then
 		defer cancel()
 		_ = g.Shutdown(ctx)
 	})
@@ -159,11 +159,14 @@ func (r *rig) counter(name string, label ...string) float64 {
 	return 0
 }
 
+// patience is for what must happen, on a busy machine.
+const patience = time.Minute
+
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			tb.Fatalf("not within 10 s: %s", what)
+			tb.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }
@@ -180,7 +183,7 @@ type gorillaSocket struct{ *websocket.Conn }
 func (s gorillaSocket) write(op int, b []byte) error { return s.WriteMessage(op, b) }
 func (s gorillaSocket) end()                         { _ = s.Close() }
 func (s gorillaSocket) read() (int, []byte, error) {
-	_ = s.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = s.SetReadDeadline(time.Now().Add(patience))
 	return s.ReadMessage()
 }
 
@@ -191,7 +194,7 @@ func (s coderSocket) write(op int, b []byte) error {
 }
 func (s coderSocket) end() { _ = s.CloseNow() }
 func (s coderSocket) read() (int, []byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	op, b, err := s.Read(ctx)
 	if ce, ok := errors.AsType[coder.CloseError](err); ok {
@@ -253,7 +256,7 @@ func (r *rig) tryDial(o dialing) (*client, error) {
 		ws.SetReadLimit(64 << 20)
 		c.ws = coderSocket{ws}
 	} else {
-		d := websocket.Dialer{Subprotocols: o.sub, TLSClientConfig: clientTLS, HandshakeTimeout: 10 * time.Second}
+		d := websocket.Dialer{Subprotocols: o.sub, TLSClientConfig: clientTLS, HandshakeTimeout: patience}
 		ws, resp, err := d.Dial(r.url(), o.head)
 		if err != nil {
 			if resp != nil {
@@ -434,7 +437,7 @@ func (r *rig) dialRaw(upgrade bool) raw {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(patience))
 	c := raw{nc, r.t}
 	if upgrade {
 		c.http("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +

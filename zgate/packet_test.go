@@ -87,9 +87,7 @@ func TestOutcomes(t *testing.T) {
 	if n := strings.Count(r.log.String(), "no node took a message"); n != 1 {
 		t.Errorf("%d no-route warnings: they are to be rate limited", n)
 	}
-	if n := r.requests.Load(); n != 0 {
-		t.Errorf("%d requests in flight", n)
-	}
+	eventually(t, "no request is in flight", func() bool { return r.requests.Load() == 0 }) // that may follow the response
 }
 
 // A timeout of the client is the deadline, within the gate's bound.
@@ -174,9 +172,7 @@ func TestOnNoRoute(t *testing.T) {
 	if n := r.counter("drops_total", "late"); n != 1 {
 		t.Errorf("%v late replies", n)
 	}
-	if n := r.requests.Load(); n != 0 {
-		t.Errorf("%d requests in flight", n)
-	}
+	eventually(t, "no request is in flight", func() bool { return r.requests.Load() == 0 }) // that may follow the response
 }
 
 // F3: every short and bent message is a protocol error, and no panic. One connection each; the others go on.
@@ -331,6 +327,7 @@ func TestTooManyInFlight(t *testing.T) {
 func TestRate(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Rate, c.Burst = 1, 20 })
 	c, other := r.login("ann"), r.login("other")
+	began := time.Now()
 	for seq := range uint64(25) {
 		c.send(request(idEcho, seq+1, ""))
 	}
@@ -338,7 +335,8 @@ func TestRate(t *testing.T) {
 	for range 25 {
 		codes[c.next().Code]++
 	}
-	if codes[zmsg.CodeOK] < 20 || codes[zmsg.CodeOK] > 22 || codes[zmsg.CodeRateLimited]+codes[zmsg.CodeOK] != 25 {
+	most := 21 + int(time.Since(began)/time.Second) // one more for each second that it took
+	if codes[zmsg.CodeOK] < 20 || codes[zmsg.CodeOK] > most || codes[zmsg.CodeRateLimited]+codes[zmsg.CodeOK] != 25 {
 		t.Fatalf("codes %v", codes)
 	}
 	c.control(&wirepb.Control{Control: &wirepb.Control_Ping{Ping: &wirepb.Ping{}}})

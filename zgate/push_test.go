@@ -183,7 +183,7 @@ func TestManyWriters(t *testing.T) {
 // W5, W9: a client that does not read is closed as slow when its queue is full, and never blocks a sender. Nothing
 // reliable is lost before: what it reads in the end is whole and without a hole, up to the reason or the end.
 func TestStalledClientIsClosed(t *testing.T) {
-	r := newRig(t, withSmallBuffers(t), func(c *Config) { c.QueueBytes, c.CloseTimeout = 64<<10, 20*time.Second })
+	r := newRig(t, withSmallBuffers(t), func(c *Config) { c.QueueBytes = 64 << 10 })
 	c, ref := r.stall("ann")
 	pushed := 0
 	for i := range 70_000 {
@@ -247,7 +247,7 @@ func TestQueueAge(t *testing.T) {
 
 // W6: with a client that does not read, Push, Reply, Kick and PublishLocal return at once; W9: what each class does.
 func TestStalledClientBlocksNobody(t *testing.T) {
-	r := newRig(t, withSmallBuffers(t), func(c *Config) { c.QueueBytes = 64 << 10 })
+	r := newRig(t, withSmallBuffers(t), func(c *Config) { c.QueueBytes, c.CloseTimeout = 64<<10, 100*time.Millisecond })
 	_, ref := r.stall("ann")
 	healthy := r.login("bob")
 	s := r.fill(ref)
@@ -521,7 +521,7 @@ func TestCloseFromEverywhere(t *testing.T) {
 
 // H3, H2: silence has an end; before it, the gate pings, and any byte counts. H4: a client that beats in time stays.
 func TestSilence(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Heartbeat, c.Timeout = 200*time.Millisecond, 600*time.Millisecond })
+	r := newRig(t, func(c *Config) { c.Heartbeat, c.Timeout = 200*time.Millisecond, 4*time.Second })
 	silent := r.dialRaw(true)
 	silent.hello("silent")
 	ponging := r.login("ponging") // gorilla answers pings while it reads

@@ -77,6 +77,8 @@ type queue struct {
 	half    bool      // and written, and our side of the connection is shut
 	dead    bool      // the connection is closed
 	closed  ending
+
+	peerDone bool // the client has sent its close frame
 }
 
 // ending is how a connection ended; code 0: it has not.
@@ -329,14 +331,19 @@ func (c *conn) writeLoop() {
 }
 
 // doneLocked follows the last byte: when that was a close frame, it shuts our side, so that the client reads the end
-// right behind it, and gives the client CloseTimeout to close its own.
+// right behind it, and gives the client CloseTimeout to close its own. Of a client whose close frame was faster than this, nothing
+// more is to come: the reader, which may wait already, is woken.
 func (c *conn) doneLocked() {
 	q := &c.q
 	if !q.closing || q.half || q.dead {
 		return
 	}
 	q.half = true
-	_ = c.nc.SetReadDeadline(time.Now().Add(c.g.cfg.CloseTimeout))
+	if q.peerDone {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+	} else {
+		_ = c.nc.SetReadDeadline(time.Now().Add(c.g.cfg.CloseTimeout))
+	}
 	if c.raw == nil {
 		return // a TLS alert could block; closing the connection says the same
 	}
