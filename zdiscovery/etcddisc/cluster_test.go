@@ -20,7 +20,7 @@ import (
 // go on, and so do leaderships. When two have gone nobody answers, and the list stands.
 func TestLeaderChange(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second // etcd's new leader knows how long leases have left, and gives them their full time again
+	const ttl = 10 * time.Second // etcd's new leader knows how long leases have left, and gives them their full time again
 	members, err := embedded.StartEtcdCluster(t.TempDir(), 3, func(cfg *embed.Config) { cfg.MaxRequestBytes = 64 << 10 })
 	if err != nil {
 		t.Fatal(err)

@@ -213,7 +213,8 @@ func TestElectionWatch(t *testing.T) {
 func TestKeysDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	d, other := open(t, s.etcd.Endpoint()), open(t, s.etcd.Endpoint())
+	const ttl = 6 * time.Second // the end of c's is waited for
+	d, other := openTTL(t, s.etcd.Endpoint(), ttl), openTTL(t, s.etcd.Endpoint(), ttl)
 	defer closeDisc(t, d)
 	defer closeDisc(t, other)
 	a, b, c := join(t, d, "a"), join(t, d, "b"), join(t, other, "c")
@@ -254,7 +255,7 @@ func TestKeysDeletedByHand(t *testing.T) {
 func TestOneLease(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	d := open(t, s.etcd.Endpoint())
+	d := openTTL(t, s.etcd.Endpoint(), 6*time.Second)
 	m := join(t, d, "a")
 	const names = 50
 	for i := range names {

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	zdiscoverytest.Run(t, func(*testing.T) zdiscoverytest.Features {
 		hub := memdisc.NewTTL(time.Second)
 		return zdiscoverytest.Features{
-			Open:   func(testing.TB) zdiscovery.Discovery { return hub.Discovery() },
+			Open:   func(testing.TB, time.Duration) zdiscovery.Discovery { return hub.Discovery() }, // leases end when the test says so
 			TTL:    time.Second,
 			Expire: func(_ testing.TB, ref zmsg.NodeRef) { hub.Expire(ref.ID) },
 			Delete: func(_ testing.TB, ref zmsg.NodeRef) { hub.Expire(ref.ID) },

@@ -86,7 +86,8 @@ func leaderIs(t *testing.T, d zdiscovery.Discovery, name string, want zdiscovery
 
 func testLeadAndResign(t *testing.T, f Features) {
 	t.Helper()
-	a, b := connect(t, f), connect(t, f)
+	ttl := 3 * f.TTL
+	a, b := connectTTL(t, f, ttl), connect(t, f)
 	m := join(t, a, "n1")
 	ctx := bounded(t)
 	leaderIs(t, b, "cup", zdiscovery.Leader{})
@@ -106,8 +107,8 @@ func testLeadAndResign(t *testing.T, f Features) {
 		t.Errorf("a second campaign: %v, want ErrCampaigning", err)
 	}
 	first := cup.Until()
-	if until := time.Until(first); until > f.TTL {
-		t.Errorf("may act for another %v, with a lease of %v", until, f.TTL)
+	if until := time.Until(first); until > ttl {
+		t.Errorf("may act for another %v, with a lease of %v", until, ttl)
 	}
 	for end := time.Now().Add(within); !cup.Until().After(first); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -220,8 +221,9 @@ func testManyCandidates(t *testing.T, f Features) {
 // testCampaignEnds: a campaign ends with its context, its membership, or its Disc, and is in nobody's way then.
 func testCampaignEnds(t *testing.T, f Features) {
 	t.Helper()
-	a, b := connect(t, f), f.Open(t)
-	leader, impatient, leaving, expiring, next := join(t, a, "n1"), join(t, a, "n2"), join(t, a, "n3"), join(t, a, "n4"), join(t, a, "n5")
+	a, b := connect(t, f), f.Open(t, 2*f.TTL)
+	leader, impatient, leaving, next := join(t, a, "n1"), join(t, a, "n2"), join(t, a, "n3"), join(t, a, "n5")
+	expiring := join(t, connectTTL(t, f, 2*f.TTL), "n4") // renews soon, and learns
 	closing := join(t, b, "n6")
 	l := lead(t, leader, "cup")
 	ctx := bounded(t)
@@ -268,7 +270,8 @@ func testCampaignEnds(t *testing.T, f Features) {
 // testLeaderDies: exactly one leads again when the leader's lease has ended.
 func testLeaderDies(t *testing.T, f Features) {
 	t.Helper()
-	a, b := f.Open(t), connect(t, f)
+	ttl := 2 * f.TTL
+	a, b := f.Open(t, ttl), connect(t, f)
 	l := lead(t, join(t, a, "n1"), "cup")
 	ctx, cancel := context.WithCancel(bounded(t))
 	defer cancel()
@@ -288,7 +291,7 @@ func testLeaderDies(t *testing.T, f Features) {
 	ch := make(chan won, 1)
 	ch <- w
 	follows(t, l, ch)
-	t.Logf("somebody leads %v after the death, with leases of %v", w.at.Sub(died).Round(time.Millisecond), f.TTL)
+	t.Logf("somebody leads %v after the death, with leases of %v", w.at.Sub(died).Round(time.Millisecond), ttl)
 	inLine(t, second) // the other one waits
 	if err := w.Resign(ctx); err != nil {
 		t.Fatal(err)
@@ -343,7 +346,7 @@ func testLeaderIsCutOff(t *testing.T, f Features) {
 		t.Log("left out: a client cannot be cut off")
 		return
 	}
-	a, b := connect(t, f), connect(t, f)
+	a, b := connectTTL(t, f, 2*f.TTL), connect(t, f)
 	m := join(t, a, "n1")
 	l := lead(t, m, "cup")
 	ctx := bounded(t)
