@@ -79,7 +79,7 @@ func TestBodiesBetweenNodes(t *testing.T) {
 // N1: the connection of the node that answers is cut while it works; its answer is sent when the connection is back.
 func TestAnswerOutlivesACut(t *testing.T) {
 	t.Parallel()
-	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quick))
+	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quickMember))
 	b := bodies{came: make(chan struct{}, 1), release: make(chan struct{})}
 	ref, err := c.Node(1).Spawn("bodies", func() zactor.Actor { return b })
 	if err != nil {

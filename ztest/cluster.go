@@ -28,7 +28,8 @@ type options struct {
 	logger   *slog.Logger
 }
 
-// RealServers runs the nodes on embedded NATS (JetStream as the store) and etcd, with the production drivers.
+// RealServers runs the nodes on embedded NATS (JetStream as the store) and etcd, with the production drivers. Leases are half a
+// minute, so that a busy machine does not cost a node its place; see Settings.
 func RealServers() Option { return func(o *options) { o.real = true } }
 
 // Settings lets f change the settings of each node, k from 0.
@@ -112,12 +113,12 @@ func (c *Nodes) start(k int) {
 	s.Node.ID = fmt.Sprintf("n%d", k+1)
 	s.Gate.Address, s.Page.Address, s.Admin.Address = "127.0.0.1:0", "", "127.0.0.1:0"
 	s.Gate.Text = true
-	s.Etcd.Lease = 2 * time.Second
 	s.Node.LockDir = "" // the nodes of a test live in one process
 	s.Drain.Timeout, s.Drain.Delay = 5*time.Second, 10*time.Millisecond
 	cfg := znode.Config{App: c.app, Logger: c.opts.logger}
 	if c.opts.real {
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = c.nats.URL(), []string{"http://" + c.etcd.Endpoint()}, "kv"
+		s.Etcd.Lease = patience
 		if c.opts.faulty {
 			c.interpose(k, &s)
 		}
@@ -133,9 +134,6 @@ func (c *Nodes) start(k int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if c.opts.faulty {
-		cfg.Backends.Bus = c.quickBus(ctx, &s)
-	}
 	cfg.Settings = s
 	n, err := znode.New(cfg)
 	if err != nil {

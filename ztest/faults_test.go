@@ -115,7 +115,7 @@ func spawnAnswers(t *testing.T, c *ztest.Nodes) (held chan struct{}, there, back
 // it says that it is not ready, and all works again soon after.
 func TestNATSFaults(t *testing.T) {
 	t.Parallel()
-	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quick))
+	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quickMember))
 	held, there, back := spawnAnswers(t, c)
 	n, p := c.Node(0), c.NATSProxy(0)
 
@@ -180,10 +180,7 @@ func TestNATSFaults(t *testing.T) {
 // is made up for.
 func TestEtcdShortCut(t *testing.T) {
 	t.Parallel()
-	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(func(k int, s *znode.Settings) {
-		quick(k, s)
-		s.Etcd.Lease = 20 * time.Second
-	}))
+	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quickMember))
 	a, b, p := c.Node(0), c.Node(1), c.EtcdProxy(0)
 	self := a.Self()
 	knows := func(n, of *znode.Node, actors int) func() bool {

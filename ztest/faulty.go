@@ -1,18 +1,17 @@
 package ztest
 
 import (
-	"context"
 	"net/url"
 	"time"
 
-	"zgame/zbus/natsbus"
 	"zgame/znode"
 	"zgame/ztest/faultproxy"
 )
 
 // Faulty is RealServers with a proxy between each node and each of its servers, by which tests break the connections and heal
-// them: see NATSProxy and EtcdProxy. The nodes look every half second whether NATS answers (10 times as often as in production), so
-// that silence is noticed within a second and a half.
+// them: see NATSProxy and EtcdProxy. Leases are two seconds, so that the end of one is soon there, and the nodes look every half
+// second whether NATS answers (10 times as often as in production), so that silence is noticed within a second and a half. A busy
+// machine may miss both: a test in which that would be a fault sets Etcd.Lease and NATS.PingInterval longer, by Settings.
 func Faulty() Option {
 	return func(o *options) { o.real, o.faulty = true, true }
 }
@@ -52,17 +51,5 @@ func (c *Nodes) interpose(k int, s *znode.Settings) {
 	}
 	p := c.proxies[k]
 	s.NATS.URL, s.Etcd.Endpoints = "nats://"+p.nats.Addr(), []string{"http://" + p.etcd.Addr()}
-}
-
-// quickBus is the bus that a node would make of the settings, but for what Faulty says. The node closes it.
-func (c *Nodes) quickBus(ctx context.Context, s *znode.Settings) *natsbus.Bus {
-	c.t.Helper()
-	bus, err := natsbus.New(natsbus.Config{URL: s.NATS.URL, Name: s.Node.ID, PingInterval: 500 * time.Millisecond, Logger: c.opts.logger})
-	if err == nil {
-		err = bus.Ready(ctx)
-	}
-	if err != nil {
-		c.t.Fatalf("ztest: bus of node %s: %v", s.Node.ID, err)
-	}
-	return bus
+	s.NATS.PingInterval, s.Etcd.Lease = 500*time.Millisecond, 2*time.Second
 }

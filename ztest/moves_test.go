@@ -108,9 +108,7 @@ func TestKeysMoveInOrder(t *testing.T) {
 			return err
 		},
 	}
-	c := ztest.Cluster(t, 3, app, ztest.RealServers(), ztest.Settings(func(_ int, s *znode.Settings) {
-		s.Etcd.Lease = patience // a busy machine is not what this is about
-	}))
+	c := ztest.Cluster(t, 3, app, ztest.RealServers())
 	var stop atomic.Bool
 	var ended sync.WaitGroup
 	for _, name := range []string{"a", "b"} {

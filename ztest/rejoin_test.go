@@ -129,8 +129,11 @@ func TestJoinsAgain(t *testing.T) {
 // nodes are members again, with new epochs, and messages by id go on.
 func TestEtcdAwayForLong(t *testing.T) {
 	t.Parallel()
-	const lease = 2 * time.Second // settings of a Cluster
-	c := ztest.Cluster(t, 3, none, ztest.Faulty(), ztest.Settings(quick))
+	const lease = 2 * time.Second
+	c := ztest.Cluster(t, 3, none, ztest.Faulty(), ztest.Settings(func(k int, s *znode.Settings) {
+		quick(k, s)
+		s.Etcd.Lease, s.NATS.PingInterval = lease, patience // the bus is to stay, also on a busy machine
+	}))
 	var first [3]zmsg.NodeRef
 	for k := range first {
 		first[k] = c.Node(k).Self()

@@ -69,7 +69,6 @@ func TestRollingRestart(t *testing.T) {
 	}
 	c := ztest.Cluster(t, 4, app, ztest.RealServers(), ztest.Settings(func(k int, s *znode.Settings) {
 		s.Gate.Enabled = k == 0
-		s.Etcd.Lease = patience // a busy machine is not what this is about
 	}))
 	var stop atomic.Bool
 	var asked, sent atomic.Int64

@@ -13,6 +13,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zmsg"
+	"zgame/znode"
 	"zgame/ztest"
 )
 
@@ -45,7 +46,10 @@ func TestSecondProcessIsRefused(t *testing.T) {
 // E10: somebody deletes a node's key by hand. It is a member again, with a new epoch, once, and what it runs goes on.
 func TestOwnKeyIsDeleted(t *testing.T) {
 	t.Parallel()
-	c := ztest.Cluster(t, 2, none, ztest.RealServers(), ztest.Settings(quick))
+	c := ztest.Cluster(t, 2, none, ztest.RealServers(), ztest.Settings(func(k int, s *znode.Settings) {
+		quick(k, s)
+		s.Etcd.Lease = 5 * time.Second // it is waited for: the record goes at once, the lease with its time
+	}))
 	a, b := c.Node(0), c.Node(1)
 	if _, err := a.Spawn("service", func() zactor.Actor { return &counts{} }); err != nil {
 		t.Fatal(err)

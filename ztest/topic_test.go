@@ -297,7 +297,7 @@ func TestTopicsBusDown(t *testing.T) {
 // a queue is done by the other node.
 func TestTopicsNATSCut(t *testing.T) {
 	t.Parallel()
-	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quick))
+	c := ztest.Cluster(t, 2, none, ztest.Faulty(), ztest.Settings(quickMember))
 	a, b, p := c.Node(0), c.Node(1), c.NATSProxy(1)
 	old := newEar(t, b, &ear{topics: []string{"old"}, queues: []string{"q"}})
 	here := newEar(t, a, &ear{queues: []string{"q"}})
