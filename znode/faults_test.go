@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	"zgame/examples/chat/chatpb"
+	"zgame/internal/embedded"
 	"zgame/zactor"
 	"zgame/zdiscovery"
 	"zgame/zmsg"
@@ -45,12 +47,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // freePort is a port of loopback that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := embedded.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // certificate writes a certificate for this machine, and its key.

@@ -28,11 +28,15 @@ type Etcd struct {
 	stop     sync.Once
 }
 
-// StartEtcd starts an etcd on loopback with its data under dir and waits until it answers. Port 0 takes a free one.
+// StartEtcd starts an etcd on loopback with its data under dir and waits until it answers. Port 0 takes a free one, as FreePort does.
 func StartEtcd(dir string, port int) (*Etcd, error) {
 	if dir == "" {
 		return nil, errors.New("embedded: etcd needs a data directory")
 	}
+	return onPort(port, func(port int) (*Etcd, error) { return startEtcd(dir, port) })
+}
+
+func startEtcd(dir string, port int) (*Etcd, error) {
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // nobody else joins; etcd needs one all the same
 	cfg := etcdConfig("zgame", dir, url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)}, peer)
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -89,16 +93,17 @@ func StartEtcdCluster(dir string, n int, change func(*embed.Config)) ([]*Etcd, e
 	return members, nil
 }
 
-// freeURLs returns addresses on loopback that nobody listens on at the moment.
+// freeURLs returns addresses on loopback that nobody listens on, and that no system gives to who asks for any.
 func freeURLs(n int) (list []url.URL, err error) {
-	for range n {
-		var lc net.ListenConfig
-		l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	for taken := map[int]bool{}; len(list) < n; {
+		port, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // all at the end, so that no two are the same
-		list = append(list, url.URL{Scheme: "http", Host: l.Addr().String()})
+		if !taken[port] {
+			taken[port] = true
+			list = append(list, url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))})
+		}
 	}
 	return list, nil
 }

@@ -24,7 +24,7 @@ type NATS struct {
 }
 
 // StartNATS starts a NATS server on loopback with its JetStream store under dir and waits until it answers. Port 0
-// takes a free one. A port that is in use is an error that names it.
+// takes a free one, as FreePort does. A port that is in use is an error that names it.
 func StartNATS(dir string, port int) (*NATS, error) {
 	return startNATS(dir, port, nil)
 }
@@ -43,6 +43,10 @@ func startNATS(dir string, port int, more func(*server.Options)) (*NATS, error) 
 	if dir == "" {
 		return nil, errors.New("embedded: NATS needs a store directory")
 	}
+	return onPort(port, func(port int) (*NATS, error) { return startNATSOn(dir, port, more) })
+}
+
+func startNATSOn(dir string, port int, more func(*server.Options)) (*NATS, error) {
 	opts := &server.Options{
 		ServerName: "zgame-embedded",
 		Host:       "127.0.0.1",
@@ -55,9 +59,6 @@ func startNATS(dir string, port int, more func(*server.Options)) (*NATS, error) 
 		// grace period of nothing would cut clients whose notice is still in the server's buffer: they would never hear.
 		LameDuckDuration:    3 * time.Second,
 		LameDuckGracePeriod: 2 * time.Second,
-	}
-	if port == 0 {
-		opts.Port = server.RANDOM_PORT
 	}
 	if more != nil {
 		more(opts)

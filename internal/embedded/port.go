@@ -23,3 +23,20 @@ func FreePort() (int, error) {
 	}
 	return 0, errors.Join(errs...)
 }
+
+// onPort starts a server on a port; 0 is a free one. A server that is started again on its port later finds it free, also where others
+// asked the system for any port meanwhile. Two that look for a free one at once may meet: then another is tried.
+func onPort[S any](port int, start func(port int) (S, error)) (s S, err error) {
+	if port != 0 {
+		return start(port)
+	}
+	for range 3 {
+		if port, err = FreePort(); err != nil {
+			return s, err
+		}
+		if s, err = start(port); err == nil {
+			return s, nil
+		}
+	}
+	return s, err
+}
