@@ -361,6 +361,7 @@ func TestGapsAreFlagged(t *testing.T) {
 			t.Errorf("got batch %d, want %d", x, want)
 		}
 	}
+	eventually(t, "the last one is counted", func() bool { return a.count(t, "batch_gaps_total") >= 5 })
 	for kind, want := range map[string]int{"lost": 2, "double": 1, "swapped": 2} {
 		if n := a.count(t, "batch_gaps_total", kind); n != want {
 			t.Errorf("%s: counted %d, want %d", kind, n, want)

@@ -1,6 +1,7 @@
 package zbus_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"sync"
@@ -134,6 +135,14 @@ func TestRestartsOfTheBroker(t *testing.T) {
 			}
 		}
 		mu.Unlock()
+	}
+	// The last request was answered in its handler; what counts it comes behind that.
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	for _, n := range []*node{senders[0], senders[1], target} {
+		if err := n.Close(ctx); err != nil {
+			t.Error(err)
+		}
 	}
 	sentN := senders[0].count(t, "envelopes_sent_total", "actor") + senders[1].count(t, "envelopes_sent_total", "actor")
 	onTheWay := sentN - target.count(t, "envelopes_received_total", "actor")
