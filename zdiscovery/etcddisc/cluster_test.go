@@ -32,7 +32,7 @@ func TestLeaderChange(t *testing.T) {
 	}
 	dial := func() *etcddisc.Disc {
 		d, err := etcddisc.New(etcddisc.Config{
-			Endpoints: endpoints, TTL: ttl, RequestTimeout: 2 * time.Second, Heartbeat: 300 * time.Millisecond,
+			Endpoints: endpoints, TTL: ttl, RequestTimeout: busy, Heartbeat: 300 * time.Millisecond,
 			Alive: func(context.Context, zdiscovery.Node) bool { return false },
 		})
 		if err != nil {

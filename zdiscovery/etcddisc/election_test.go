@@ -84,7 +84,7 @@ func TestCandidacyWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	p := faultproxy.Start(t, s.etcd.Endpoint())
-	d, err := newDisc(p.Addr(), time.Minute, 5*time.Second)
+	d, err := newDisc(p.Addr(), time.Minute, busy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,12 +150,12 @@ func TestElectionWatch(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	p := faultproxy.Start(t, s.etcd.Endpoint())
-	near, err := newDisc(s.etcd.Endpoint(), time.Minute, 2*time.Second)
+	near, err := newDisc(s.etcd.Endpoint(), time.Minute, busy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closeDisc(t, near)
-	far, err := newDisc(p.Addr(), time.Minute, 2*time.Second)
+	far, err := newDisc(p.Addr(), time.Minute, busy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestKeysDeletedByHand(t *testing.T) {
 func TestOneLease(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	d := openTTL(t, s.etcd.Endpoint(), 6*time.Second)
+	d := open(t, s.etcd.Endpoint())
 	m := join(t, d, "a")
 	const names = 50
 	for i := range names {
@@ -265,7 +265,10 @@ func TestOneLease(t *testing.T) {
 	if err != nil || len(leases.Leases) != 1 || len(s.keys("/zgame/leaders/")) != names {
 		t.Errorf("%d leases: %v", len(leases.Leases), err)
 	}
-	closeDisc(t, d) // as a killed process
+	closeDisc(t, d)                                                       // as a killed process
+	if _, err := s.raw.Revoke(s.ctx(), leases.Leases[0].ID); err != nil { // as etcd does in the end
+		t.Fatal(err)
+	}
 	s.eventually("/zgame/", 0)
 }
 
@@ -273,7 +276,7 @@ func TestOneLease(t *testing.T) {
 func TestForeignKeysInALine(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	d, err := newDisc(s.etcd.Endpoint(), time.Minute, 5*time.Second)
+	d, err := newDisc(s.etcd.Endpoint(), time.Minute, busy)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -444,7 +444,9 @@ func testElectionWhileAway(t *testing.T, f Features) {
 	f.SetUp(t, false)
 	late := campaign(ctx, third, "other")
 	inLine(t, late)
-	if _, err := b.Leader(ctx, "cup"); !errors.Is(err, zdiscovery.ErrUnavailable) {
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := b.Leader(short, "cup"); !errors.Is(err, zdiscovery.ErrUnavailable) {
 		t.Errorf("leader while away: %v, want ErrUnavailable", err)
 	}
 	f.SetUp(t, true)
