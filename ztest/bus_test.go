@@ -111,6 +111,7 @@ func TestStopAnswersWhatIsInFlight(t *testing.T) {
 	const calls = 100
 	var began atomic.Int64
 	var answers []<-chan outcome
+	var refs []zactor.Ref
 	for range calls {
 		ref, err := c.Node(1).Spawn("", func() zactor.Actor {
 			return &actor{handlers: []zactor.Handler{zactor.Handle(func(*zactor.Context, *chatpb.Who) (*chatpb.Members, error) {
@@ -122,9 +123,16 @@ func TestStopAnswersWhatIsInFlight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		refs = append(refs, ref)
 		answers = append(answers, ask(t, ref, "", patience), ask(t, c.Node(0).Group().Ref(ref.Address()), "", patience))
 	}
-	ztest.Eventually(t, "the first calls are in their handlers", func() bool { return began.Load() >= calls })
+	ztest.Eventually(t, "all calls are in their handlers, or wait for them", func() bool { // who comes later is refused, rightly
+		n := began.Load()
+		for _, ref := range refs {
+			n += int64(ref.Load())
+		}
+		return n == 2*calls
+	})
 	c.Stop(1) // fails the test when something was cut
 	for i, ch := range answers {
 		if got := <-ch; got.err != nil {

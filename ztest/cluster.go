@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait of this package: far above what a busy machine needs.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Option changes how Cluster builds.
 type Option func(*options)
@@ -28,8 +28,8 @@ type options struct {
 	logger   *slog.Logger
 }
 
-// RealServers runs the nodes on embedded NATS (JetStream as the store) and etcd, with the production drivers. Leases are half a
-// minute, so that a busy machine does not cost a node its place; see Settings.
+// RealServers runs the nodes on embedded NATS (JetStream as the store) and etcd, with the production drivers. Leases are a minute
+// long, so that a busy machine does not cost a node its place; see Settings.
 func RealServers() Option { return func(o *options) { o.real = true } }
 
 // Settings lets f change the settings of each node, k from 0.
@@ -269,7 +269,7 @@ func (c *Nodes) Client(name string, k int) *zclient.Client {
 	return cl
 }
 
-// Eventually waits until ok is true, at most half a minute, and fails the test with what otherwise. It is for states that
+// Eventually waits until ok is true, at most a minute, and fails the test with what otherwise. It is for states that
 // nothing signals; ok is asked again and again.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()

@@ -9,7 +9,7 @@ import (
 )
 
 // Faulty is RealServers with a proxy between each node and each of its servers, by which tests break the connections and heal
-// them: see NATSProxy and EtcdProxy. Leases are two seconds, so that the end of one is soon there, and the nodes look every half
+// them: see NATSProxy and EtcdProxy. Leases are four seconds, so that the end of one is soon there, and the nodes look every half
 // second whether NATS answers (10 times as often as in production), so that silence is noticed within a second and a half. A busy
 // machine may miss both: a test in which that would be a fault sets Etcd.Lease and NATS.PingInterval longer, by Settings.
 func Faulty() Option {
@@ -51,5 +51,5 @@ func (c *Nodes) interpose(k int, s *znode.Settings) {
 	}
 	p := c.proxies[k]
 	s.NATS.URL, s.Etcd.Endpoints = "nats://"+p.nats.Addr(), []string{"http://" + p.etcd.Addr()}
-	s.NATS.PingInterval, s.Etcd.Lease = 500*time.Millisecond, 2*time.Second
+	s.NATS.PingInterval, s.Etcd.Lease = 500*time.Millisecond, 4*time.Second
 }

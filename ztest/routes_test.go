@@ -226,6 +226,7 @@ func TestKilledNodeIsExcluded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.Etcd.Lease = patience // these two are to stay, also on a busy machine
 		n, err := znode.New(znode.Config{Settings: s, App: app})
 		if err != nil {
 			t.Fatal(err)

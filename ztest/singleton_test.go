@@ -239,7 +239,7 @@ func TestSingletonErrors(t *testing.T) {
 // The node that runs the singleton is cut off from etcd: it ends the actor itself, also a handler that is busy, before another node starts it.
 func TestSingletonIsCutOff(t *testing.T) {
 	t.Parallel()
-	const lease = 3 * time.Second
+	const lease = 4 * time.Second
 	o := newThrone(t)
 	held := make(chan struct{})
 	c := ztest.Cluster(t, 3, o.app(held), ztest.Faulty(), ztest.Settings(func(k int, s *znode.Settings) {

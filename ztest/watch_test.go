@@ -17,7 +17,7 @@ import (
 // none is an app without actors.
 var none = znode.App{Name: "test"}
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // quick leaves out the gates.
 func quick(_ int, s *znode.Settings) { s.Gate.Enabled = false }
