@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bound is how long a test waits for what should happen at once.
-const bound = 20 * time.Second
+const bound = time.Minute
 
 // newGroup makes a group that ends with the test, in order.
 func newGroup(tb testing.TB, change func(*zactor.Config)) *zactor.Group {

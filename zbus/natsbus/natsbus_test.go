@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const within = 30 * time.Second
+const within = time.Minute
 
 func dial(tb testing.TB, cfg natsbus.Config) *natsbus.Bus {
 	tb.Helper()

@@ -16,7 +16,7 @@ import (
 )
 
 // within bounds every wait of the suite: generous, for busy machines.
-const within = 30 * time.Second
+const within = time.Minute
 
 // Fixture is a server and what the suite may do with it.
 type Fixture struct {
