@@ -158,7 +158,8 @@ func testManyCandidates(t *testing.T, f Features) {
 		term    uint64
 		elected int
 	}
-	ctx := bounded(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*within)
+	defer cancel()
 	var wg sync.WaitGroup
 	var discs []zdiscovery.Discovery
 	for range clients {
@@ -323,7 +324,7 @@ func testLeaderLeaves(t *testing.T, f Features) {
 
 func testLeaderExpires(t *testing.T, f Features) {
 	t.Helper()
-	a, b := connect(t, f), connect(t, f)
+	a, b := connectTTL(t, f, middle), connect(t, f)
 	m := join(t, a, "n1")
 	l := lead(t, m, "cup")
 	ctx := bounded(t)
