@@ -42,6 +42,7 @@ func stores(b *testing.B, f func(b *testing.B, w *world)) {
 // The first request to an object that was never there: read, create, load, run.
 func BenchmarkCold(b *testing.B) {
 	stores(b, func(b *testing.B, w *world) {
+		b.Helper()
 		a := w.start("a", zrouter.Settings{}, quickKind())
 		done := make(chanReplier, 1)
 		b.ReportAllocs()
@@ -61,6 +62,7 @@ func BenchmarkSaves(b *testing.B) {
 	for _, each := range []int{1, 16} {
 		b.Run(fmt.Sprintf("callers=64x%d", each), func(b *testing.B) {
 			stores(b, func(b *testing.B, w *world) {
+				b.Helper()
 				a := w.start("a", zrouter.Settings{}, bounded())
 				var left atomic.Int64
 				left.Store(int64(b.N))
