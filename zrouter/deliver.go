@@ -13,8 +13,6 @@ import (
 // UpdateID is what the control envelope is that tells a node of a route: Key, Version and Owner.
 const UpdateID = 32
 
-var errOnce error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the idempotency key is longer than 128 bytes"}
-
 // DeliverObject takes m for the object k: it is handled here, or goes to the owner's node, or waits until that is known. A nil
 // error means that m was taken over: if it is a request its outcome follows, once, from any goroutine.
 // Errors: ErrClosing, zmsg.ErrBadRequest for a key that is none, ErrNoNode for a type that no node hosts, ErrBusy.
@@ -22,8 +20,10 @@ func (s *ManagerSet) DeliverObject(k zmsg.Key, m *zmsg.Message) error {
 	if err := s.check(k); err != nil {
 		return err
 	}
-	if len(m.Once) > zmsg.MaxOnce {
-		return errOnce
+	if m.Once != "" {
+		if err := checkOnce(m.Once); err != nil {
+			return err
+		}
 	}
 	c := s.newCall(k, m)
 	c.origin = s.self.Ref()

@@ -110,7 +110,7 @@ func (c *Change) Check(maxState int) error {
 	}
 	size := 0
 	for i := range c.Done {
-		size += doneOverhead + len(c.Done[i].Origin) + len(c.Done[i].Reply)
+		size += c.Done[i].Size()
 	}
 	if size > MaxDone {
 		return fmt.Errorf("%w: remembered requests of %s take %d bytes, the limit is %d", ErrTooLarge, c.Key, size, MaxDone)

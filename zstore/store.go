@@ -60,6 +60,9 @@ type Done struct {
 	Reply  []byte
 }
 
+// Size is what d counts of MaxDone.
+func (d *Done) Size() int { return doneOverhead + len(d.Origin) + len(d.Reply) }
+
 // Record is one object's document: ownership and state together, so that one compare-and-set guards both.
 type Record struct {
 	Key     zmsg.Key
