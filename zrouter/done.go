@@ -3,6 +3,7 @@ package zrouter
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -95,7 +96,7 @@ func (r *doneRing) list() []zstore.Done {
 	if r == nil || len(r.done) == 0 {
 		return nil
 	}
-	return r.done[:len(r.done):len(r.done)]
+	return slices.Clip(r.done)
 }
 
 // A remembered answer is a wirepb.Envelope of the kind reply; no bytes at all mean that it ran and its answer was not kept.
