@@ -81,6 +81,7 @@ func (s *ManagerSet) end(rep *Report) {
 		rep.left(k)
 	}
 	s.pool.close()
+	s.loader.close()
 }
 
 // releaseAll gives up what is in memory, and waits for the end.

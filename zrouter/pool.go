@@ -2,8 +2,8 @@ package zrouter
 
 import "sync"
 
-// pool runs what may block on at most limit goroutines of its own. Its queue is bounded by the objects: each has one read, one
-// write and one load under way at most.
+// pool runs what may block on at most limit goroutines of its own. Its queue, and the goroutines of one without a limit, are bounded by the
+// objects: each has one read, one write and one load under way at most, and what waits for objects is bounded by MaxWaiting.
 type pool struct {
 	limit int
 

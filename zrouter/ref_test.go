@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"zgame/zactor"
@@ -63,5 +64,29 @@ func TestCycle(t *testing.T) {
 		if !errors.Is(err, zmsg.ErrCycle) {
 			t.Errorf("%v: %v", pair, err)
 		}
+	}
+}
+
+// Objects that ask others while they are loaded do not wait for a place among the loads.
+func TestActivateAsks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	k := logs()
+	k.OnActivate = func(c *logContext) error {
+		id := c.Key().ID
+		if id == "0" {
+			return nil
+		}
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			return err
+		}
+		to := strconv.Itoa(n - 1)
+		_, err = zactor.Call[testpb.Lines](c.Context, c.Object(key(to)), &testpb.Get{Log: to})
+		return err
+	}
+	a := w.start("a", zrouter.Settings{StoreOps: 2}, k)
+	if n, err := a.append("30", "1"); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -88,7 +89,8 @@ type ManagerSet struct {
 	maxHops  uint8
 	cacheAge uint32 // seconds
 	start    time.Time
-	pool     executor
+	pool     executor        // of calls of the store
+	loader   executor        // of loads
 	ctx      context.Context //nolint:containedctx // the set's life: ended by Close
 	cancel   context.CancelFunc
 	turns    sync.Pool
@@ -204,8 +206,9 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	if s.simulated = s.random != nil; !s.simulated {
 		s.random = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	}
-	if s.pool == nil {
-		s.pool = newPool(node.StoreOps)
+	if s.loader = s.pool; s.pool == nil {
+		// Loading runs code of the application, which may ask other objects: no load waits for the end of another.
+		s.pool, s.loader = newPool(node.StoreOps), newPool(math.MaxInt)
 	}
 	s.start = s.clock.Now()
 	s.ctx, s.cancel = context.WithCancel(context.Background())

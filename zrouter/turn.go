@@ -322,7 +322,7 @@ func (t *turn) load(o *object) {
 		res.ring = newDoneRing(n, o.rec.Done)
 	}
 	o.ios++
-	s.pool.do(func() func() {
+	s.loader.do(func() func() {
 		ref, err := s.spawn(o, res)
 		return func() {
 			t := o.sh.lock()
