@@ -111,7 +111,7 @@ const busy = 20 * time.Second
 // open makes a client whose leases a busy machine does not miss to renew.
 func open(tb testing.TB, endpoint string) *etcddisc.Disc {
 	tb.Helper()
-	return openTTL(tb, endpoint, 15*time.Second)
+	return openTTL(tb, endpoint, time.Minute)
 }
 
 func openTTL(tb testing.TB, endpoint string, ttl time.Duration) *etcddisc.Disc {
@@ -268,7 +268,7 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	p := faultproxy.Start(t, s.etcd.Endpoint())
-	d, other := open(t, p.Addr()), open(t, s.etcd.Endpoint())
+	d, other := openTTL(t, p.Addr(), 9*time.Second), open(t, s.etcd.Endpoint()) // renewing it is what notices the silence
 	defer closeDisc(t, other)
 	m := join(t, d, "a")
 	ch, err := d.Watch(t.Context())
