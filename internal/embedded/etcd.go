@@ -95,15 +95,12 @@ func StartEtcdCluster(dir string, n int, change func(*embed.Config)) ([]*Etcd, e
 
 // freeURLs returns addresses on loopback that nobody listens on, and that no system gives to who asks for any.
 func freeURLs(n int) (list []url.URL, err error) {
-	for taken := map[int]bool{}; len(list) < n; {
+	for range n {
 		port, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
-		if !taken[port] {
-			taken[port] = true
-			list = append(list, url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))})
-		}
+		list = append(list, url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))})
 	}
 	return list, nil
 }

@@ -2,26 +2,19 @@ package embedded
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
+	"fmt"
 	"net"
-	"strconv"
+
+	"zgame/internal/freeport"
 )
 
-// FreePort returns a port of loopback that nobody listens on, for tests that start a server on it later. It is below the ports that
-// systems give to outgoing connections, one of which might take it meanwhile.
+// FreePort returns a port of loopback that nobody listens on, for tests that start a server on it later, as freeport.Listen does.
 func FreePort() (int, error) {
-	var errs []error
-	for range 20 {
-		port := 20_000 + rand.IntN(12_000)
-		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		return port, l.Close()
+	l, err := freeport.Listen(context.Background())
+	if err != nil {
+		return 0, fmt.Errorf("embedded: a free port: %w", err)
 	}
-	return 0, errors.Join(errs...)
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // onPort starts a server on a port; 0 is a free one. A server that is started again on its port later finds it free, also where others

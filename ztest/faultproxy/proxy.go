@@ -7,12 +7,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"zgame/internal/freeport"
 )
 
 // dialWithin bounds how long the target may take to accept a connection.
 const dialWithin = 10 * time.Second
-
-const anyPort = "127.0.0.1:0"
 
 // Proxy listens on loopback and passes what it gets to a target. Make it with Start. All methods may be called from any
 // goroutine.
@@ -37,10 +37,11 @@ type Proxy struct {
 	past     [2]Bytes // of those that have ended
 }
 
-// Start starts a proxy to target, host:port, on a free port of 127.0.0.1. It closes with the test.
+// Start starts a proxy to target, host:port, on a free port of 127.0.0.1 that nobody is given while the proxy refuses: who connects then
+// does not meet another test's server. It closes with the test.
 func Start(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, target: target, addr: anyPort}
+	p := &Proxy{tb: tb, target: target}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if err := p.listen(); err != nil {
 		tb.Fatalf("faultproxy: %v", err)
@@ -180,15 +181,20 @@ func (p *Proxy) listen() error {
 	if p.closed || p.listener != nil {
 		return nil
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(p.ctx, "tcp", p.addr)
+	var l net.Listener
+	var err error
+	if p.addr == "" { // by Start: nobody else has the proxy yet
+		if l, err = freeport.Listen(p.ctx); err == nil {
+			p.addr = l.Addr().String()
+		}
+	} else {
+		var lc net.ListenConfig
+		l, err = lc.Listen(p.ctx, "tcp", p.addr)
+	}
 	if err != nil {
 		return err
 	}
 	p.listener = l
-	if p.addr == anyPort {
-		p.addr = l.Addr().String() // by Start: nobody else has the proxy yet
-	}
 	p.wg.Go(func() { p.accept(l) }) // ends with l: Refuse or Close
 	return nil
 }
