@@ -98,6 +98,9 @@ func (s *ManagerSet) ask(c *call) {
 		s.lapse()
 		t.tell(o, &entry.Event{Kind: entry.Suspend})
 	}
+	if o.entry.Phase == entry.Cached && s.dead(o.entry.Route.Owner) {
+		t.tell(o, &entry.Event{Kind: entry.Expired}) // it may be there still, and say that it does not serve
+	}
 	if !o.entry.Admits() && s.kept.Load() >= int64(s.settings.MaxWaiting) {
 		c.fail(ErrBusy)
 		t.ended = append(t.ended, c)
@@ -124,7 +127,7 @@ func (sh *shard) fresh(c *call) bool {
 		return false
 	}
 	r, at, ok := sh.routes.get(c.key, now)
-	if !ok || now-at >= sh.set.cacheAge {
+	if !ok || now-at >= sh.set.cacheAge || sh.set.dead(r.Owner) {
 		return false
 	}
 	c.route = r
