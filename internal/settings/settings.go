@@ -4,7 +4,8 @@
 // A settings struct nests structs; each field has a `yaml:"name"` tag, a leaf may have `secret:"true"` (never
 // printed, unless it is a URL without credentials and options) and `help:"..."`. Of other URLs the credentials are not
 // printed. Leaves are string, bool, int, uint64, float64, time.Duration, []string, and types with the methods of Value.
-// The key gate.max_sessions is the environment variable PREFIX_GATE_MAX_SESSIONS; lists are separated by commas there.
+// The key gate.max_sessions is the environment variable PREFIX_GATE_MAX_SESSIONS; lists are separated by commas there. The fields of an
+// embedded struct are its holder's. A field map[string]T, T such a struct, holds blocks that the file, or the environment, names.
 package settings
 
 import (
@@ -33,23 +34,33 @@ type leaf struct {
 	value  reflect.Value
 	secret bool
 	help   string
+	inMap  bool
 }
 
 // Load fills dst (a pointer to a settings struct that already holds the defaults) from YAML text (may be empty; name
 // is said in errors) and then from the environment (as os.Environ gives it), which wins. It returns all faults joined.
 func Load(dst any, text []byte, name string, environ []string, prefix string) error {
-	leaves := leavesOf(reflect.ValueOf(dst).Elem(), "")
-	var faults []error
-	faults = append(faults, loadYAML(leaves, text, name)...)
+	root := reflect.ValueOf(dst).Elem()
+	maps := mapsOf(root, "")
+	var doc yaml.Node
+	var broken error
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		doc = yaml.Node{}
+		broken = fmt.Errorf("%s: not YAML: %w", name, err)
+	}
+	for _, m := range maps {
+		m.nameBlocks(&doc, environ, prefix)
+	}
+	leaves := leavesOf(root, "", maps)
+	faults := append([]error{broken}, loadYAML(leaves, maps, &doc, name)...)
 	faults = append(faults, loadEnv(leaves, environ, prefix)...)
+	for _, m := range maps {
+		m.store()
+	}
 	return errors.Join(faults...)
 }
 
-func loadYAML(leaves []leaf, text []byte, name string) []error {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return []error{fmt.Errorf("%s: not YAML: %w", name, err)}
-	}
+func loadYAML(leaves []leaf, maps []*mapBlock, doc *yaml.Node, name string) []error {
 	if doc.Kind == 0 || len(doc.Content) == 0 {
 		return nil // an empty file is all defaults
 	}
@@ -78,7 +89,8 @@ func loadYAML(leaves []leaf, text []byte, name string) []error {
 				if err := setNode(leaves[at].value, v); err != nil {
 					faults = append(faults, fmt.Errorf("%s:%d: %s: %w", name, v.Line, key, err))
 				}
-			case slices.ContainsFunc(leaves, func(l leaf) bool { return strings.HasPrefix(l.key, key+".") }):
+			case slices.ContainsFunc(leaves, func(l leaf) bool { return strings.HasPrefix(l.key, key+".") }),
+				slices.ContainsFunc(maps, func(m *mapBlock) bool { return m.key == key }):
 				if v.Tag != "!!null" { // `gate:` with nothing below is all defaults
 					walk(v, key)
 				}
@@ -121,17 +133,20 @@ func loadEnv(leaves []leaf, environ []string, prefix string) []error {
 
 // EnvName returns the environment variable of a dotted key.
 func EnvName(prefix, key string) string {
-	return prefix + "_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+	return prefix + "_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(key))
 }
 
 // Keys returns all dotted keys of the settings struct that ptr points to, in its order.
-func Keys(ptr any) []string { return keysOf(leavesOf(reflect.ValueOf(ptr).Elem(), "")) }
+func Keys(ptr any) []string { return keysOf(allLeaves(ptr)) }
 
 // Text returns the effective settings as YAML, secrets replaced, each with its help as a comment.
 func Text(ptr any) string {
 	var b strings.Builder
 	var open []string
-	for _, l := range leavesOf(reflect.ValueOf(ptr).Elem(), "") {
+	for _, l := range allLeaves(ptr) {
+		if l.inMap && l.value.IsZero() {
+			continue // it says nothing
+		}
 		parts := strings.Split(l.key, ".")
 		for depth, p := range parts[:len(parts)-1] {
 			if depth < len(open) && open[depth] == p {
@@ -177,22 +192,42 @@ func withoutCredentials(s string) string { return credentials.ReplaceAllString(s
 // bareURL is a URL that holds nothing but scheme, hosts and path.
 var bareURL = regexp.MustCompile(`^[a-z+]+://[^@?#]*$`)
 
-func leavesOf(v reflect.Value, path string) []leaf {
+// leavesOf returns the settings of a struct, those of the blocks in maps with them.
+func leavesOf(v reflect.Value, path string, maps []*mapBlock) []leaf {
 	var leaves []leaf
+	eachField(v, path, func(f reflect.StructField, key string, v reflect.Value) {
+		switch f.Type.Kind() {
+		case reflect.Struct:
+			leaves = append(leaves, leavesOf(v, key, maps)...)
+		case reflect.Map:
+			if i := slices.IndexFunc(maps, func(m *mapBlock) bool { return m.key == key }); i >= 0 {
+				leaves = append(leaves, maps[i].leaves()...)
+			}
+		default:
+			leaves = append(leaves, leaf{key: key, value: v, secret: f.Tag.Get("secret") == "true", help: f.Tag.Get("help")})
+		}
+	})
+	return leaves
+}
+
+// eachField calls do for the settings and blocks of a struct, with their dotted keys.
+func eachField(v reflect.Value, path string, do func(f reflect.StructField, key string, v reflect.Value)) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name := f.Tag.Get("yaml")
-		if name == "" || name == "-" {
-			continue
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			eachField(v.Field(i), path, do)
+		case name != "" && name != "-":
+			do(f, strings.TrimPrefix(path+"."+name, "."), v.Field(i))
 		}
-		key := strings.TrimPrefix(path+"."+name, ".")
-		if f.Type.Kind() == reflect.Struct {
-			leaves = append(leaves, leavesOf(v.Field(i), key)...)
-			continue
-		}
-		leaves = append(leaves, leaf{key, v.Field(i), f.Tag.Get("secret") == "true", f.Tag.Get("help")})
 	}
-	return leaves
+}
+
+// allLeaves returns the settings of the struct that ptr points to, for reading.
+func allLeaves(ptr any) []leaf {
+	root := reflect.ValueOf(ptr).Elem()
+	return leavesOf(root, "", mapsOf(root, ""))
 }
 
 func keysOf(leaves []leaf) []string {
