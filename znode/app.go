@@ -9,6 +9,7 @@ import (
 	"zgame/zactor"
 	"zgame/zgate"
 	"zgame/zroute"
+	"zgame/zrouter"
 )
 
 // App is what a program adds to zgame: actors, and maybe a web page.
@@ -30,6 +31,9 @@ type App struct {
 	// Routing, if set, says how messages find one of several actors that handle their id. It is called once for each node,
 	// before Setup: n has its settings, but no servers or routes yet.
 	Routing func(n *Node) Routing
+	// Objects, if set, returns the kinds of stateful actors that the program has: the node hosts those of logic.router.hosts, and
+	// reaches all. It is called once for each node, before Setup: n has its settings and its Store, but no routes yet.
+	Objects func(n *Node) []zrouter.AnyKind
 	// AsyncPools are pools for zactor.Async besides the one for work that names none, by their names (zactor.OnPool): one for each
 	// thing that may be slow on its own, as a database is.
 	AsyncPools map[string]zactor.AsyncPool

@@ -9,6 +9,7 @@ import (
 
 	"zgame/zdiscovery"
 	"zgame/zmsg"
+	"zgame/zrouter"
 )
 
 // setState changes what the node says about itself; announce tells it.
@@ -31,6 +32,7 @@ func (n *Node) record(state zdiscovery.State) zdiscovery.Node {
 	if n.topics != nil {
 		r.Queues = n.topics.record()
 	}
+	r.Kinds = n.objects.kinds()
 	return r
 }
 
@@ -45,13 +47,21 @@ func (n *Node) announce(ctx context.Context) error {
 	return n.currentMember().Update(ctx, n.record(*n.state.Load()))
 }
 
-// announceReady tells the others that this node serves, and starts to tell changes of its routes.
+// announceReady tells the others that this node serves, and starts to tell changes of its routes. It waits, not for long, until the
+// node's own list says so: objects are placed on nodes that the list has as ready.
 func (n *Node) announceReady(ctx context.Context) error {
 	n.setState(zdiscovery.Ready)
 	if err := n.announce(ctx); err != nil {
 		return err
 	}
 	n.singletons.begin()
+	late := time.NewTimer(stopStep)
+	defer late.Stop()
+	select {
+	case <-n.listed:
+	case <-late.C:
+	case <-ctx.Done():
+	}
 	return nil
 }
 
@@ -106,6 +116,9 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 	n.remote.Apply(s, n.Self())
 	n.topics.apply(s, n.Self())
 	old := n.snapshot.Swap(now).list() // whoever sees it finds its routes
+	if now.states[n.Self()] == zdiscovery.Ready {
+		n.listedOnce.Do(func() { close(n.listed) })
+	}
 	joined, left, _ := zdiscovery.Diff(old, s)
 	for _, l := range left {
 		if n.self.Is(l.Ref) {
@@ -178,13 +191,14 @@ func (n *Node) nodeState(ref zmsg.NodeRef) nodeState {
 	if s == nil {
 		return nodeUnseen
 	}
-	if _, ok := s.states[ref]; ok {
+	switch _, listed := s.states[ref]; {
+	case listed:
 		return nodeAlive
-	}
-	if ref.Epoch > uint64(s.Revision) {
+	case zdiscovery.Gone(ref, s.Snapshot):
+		return nodeGone
+	default:
 		return nodeUnseen
 	}
-	return nodeGone
 }
 
 // drains reports whether the list has a node as draining, or not at all.
@@ -243,7 +257,10 @@ func (n *Node) onSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 	}
 }
 
-// onControl takes what nodes say to each other: how a session operation ended, and watches of actors.
+// onObject takes a message for a stateful actor from another node. It runs on the link's receiving goroutine.
+func (n *Node) onObject(e *zmsg.Envelope, m *zmsg.Message) { n.objects.set.Receive(e, m) }
+
+// onControl takes what nodes say to each other: how a session operation ended, where objects live, and watches of actors.
 func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	switch e.ID {
 	case controlJoined:
@@ -252,6 +269,8 @@ func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	case controlDrains, controlKnown:
 		n.farewell.control(e, from)
 		return true
+	case zrouter.UpdateID:
+		return n.objects.set.Control(e, from)
 	}
 	return n.watches.control(e, from)
 }

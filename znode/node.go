@@ -22,6 +22,7 @@ import (
 	"zgame/zmetrics"
 	"zgame/zmsg"
 	"zgame/zroute"
+	"zgame/zrouter"
 	"zgame/zstore"
 )
 
@@ -43,6 +44,12 @@ var (
 	_ watchers         = (*zactor.Group)(nil)
 	_ topicLink        = (*zbus.Link)(nil)
 	_ topicGroup       = (*zactor.Group)(nil)
+	_ zrouter.Link     = (*zbus.Link)(nil)
+	_ zrouter.Members  = (*objects)(nil)
+	_ zactor.Objects   = (*objects)(nil)
+	_ zactor.Objects   = (*zrouter.ManagerSet)(nil)
+	_ zroute.Objects   = (*objects)(nil)
+	_ zroute.Objects   = (*zrouter.ManagerSet)(nil)
 )
 
 // Config is what New needs.
@@ -84,6 +91,7 @@ type Node struct {
 	watches     *watches
 	singletons  *singletons
 	topics      *topics
+	objects     *objects
 	farewell    *farewell
 	admin       *server
 	page        *server
@@ -92,6 +100,7 @@ type Node struct {
 	snapshot atomic.Pointer[members]
 	state    atomic.Pointer[zdiscovery.State]
 	load     atomic.Uint32      // as the record has it
+	listed   chan struct{}      // closed by listedOnce: the node's list has it as ready
 	changed  chan struct{}      // holds one token when the node's record must be announced anew
 	telling  chan struct{}      // holds one token while the record is made and written: an older one never lands later
 	cancel   context.CancelFunc // ends the node's goroutines
@@ -99,6 +108,8 @@ type Node struct {
 	leave    context.CancelFunc // ends stay
 	stays    sync.WaitGroup     // stay's goroutine
 	out      chan error         // takes one: why the node cannot be in the cluster any more
+
+	listedOnce sync.Once
 
 	stopping sync.Mutex // one Stop at a time
 	stopped  bool       // guarded by stopping
@@ -114,9 +125,10 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, log: cfg.Logger.With("node", cfg.Settings.Node.ID), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), telling: make(chan struct{}, 1),
-		out: make(chan error, 1),
+		out: make(chan error, 1), listed: make(chan struct{}),
 	}
 	n.metrics = zmetrics.NewNode(n.registry)
+	n.objects = &objects{n: n}
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return n, nil
 }
@@ -227,17 +239,20 @@ func (n *Node) Stop(ctx context.Context) error {
 		}
 	}
 	// Others take them over while clients are told: they are on their way to other gates.
+	objectsGiven := n.objects.drain(ctx)
 	try("stop the singletons", half(ctx, n.singletons.stop))
 	n.page.stop(ctx)
 	if n.gate != nil {
 		try("close the gate", n.gate.Shutdown(ctx))
 	}
+	try("give up the objects", <-objectsGiven) // before the actors stop: they are some
 	if n.group != nil {
 		try("stop the actors", n.group.Shutdown(ctx))
 	}
 	if n.link != nil {
 		try("empty the bus queues", brief(n.link.Drain))
 	}
+	_ = brief(n.objects.close) // what it could not give up was said
 	if n.member.Load() != nil {
 		try("leave the cluster", brief(n.currentMember().Leave))
 	}
@@ -301,7 +316,7 @@ func (n *Node) wire(context.Context) error {
 	}
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
 		Self: self, Bus: n.backends.Bus, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
-		Handlers: zbus.Handlers{Actor: n.onActor, Tells: n.onTells, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue},
+		Handlers: zbus.Handlers{Actor: n.onActor, Tells: n.onTells, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue, Object: n.onObject},
 	}); err != nil {
 		return err
 	}
@@ -312,7 +327,7 @@ func (n *Node) wire(context.Context) error {
 		routing = f(n)
 	}
 	if n.dispatcher, err = zroute.New(zroute.Config{
-		Node: self, Local: n.local, Remote: n.remote, Sender: n.link, Metrics: zmetrics.NewRoute(n.registry),
+		Node: self, Local: n.local, Remote: n.remote, Sender: n.link, Objects: n.objects, Metrics: zmetrics.NewRoute(n.registry),
 		LocalRouter: routing.Local, Strategy: routing.Remote, NextBest: routing.NextBest, MoveWait: routing.MoveWait,
 	}); err != nil {
 		return err
@@ -324,7 +339,7 @@ func (n *Node) wire(context.Context) error {
 	n.farewell = newFarewell(n.link, n.drains)
 	cfg := zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
-		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Topics: n.topics, Router: n.dispatcher.Router(),
+		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Topics: n.topics, Router: n.dispatcher.Router(), Objects: n.objects,
 		Mailbox: s.Actors.Mailbox, AskTimeout: s.Actors.AskTimeout, HandlerLimit: s.Actors.HandlerLimit, QueueTime: s.Actors.QueueTime,
 		MaxTopics: s.Actors.MaxTopics, MaxQueues: s.Actors.MaxQueues, ActorTopics: s.Actors.ActorTopics,
 		Middleware: n.middleware(), AsyncPools: n.cfg.App.AsyncPools,
@@ -342,6 +357,9 @@ func (n *Node) wire(context.Context) error {
 	n.sessions.tell = n.tell
 	n.watches.group = n.group
 	n.topics.group, n.topics.metrics = n.group, cfg.Metrics.Topics
+	if err := n.wireObjects(); err != nil {
+		return err
+	}
 	if !s.Gate.Enabled {
 		return nil
 	}
@@ -483,6 +501,9 @@ func (n *Node) Ready(ctx context.Context) error {
 		if err := n.vital(); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if err := n.objects.ready(); err != nil {
+		errs = append(errs, err)
 	}
 	if n.gate != nil && !n.gate.Serving() {
 		errs = append(errs, errors.New("the gate does not accept connections"))

@@ -92,6 +92,7 @@ func (n *Node) adopt(ctx context.Context, m zdiscovery.Member) bool {
 	n.self.Set(m.Ref())
 	n.member.Store(&m)
 	n.group.Rejoin(m.Ref())
+	n.objects.rejoined(m)
 	n.sessions.rejoined()
 	if n.gate != nil {
 		n.gate.Rejoin(m.Ref())

@@ -13,6 +13,7 @@ import (
 
 	"zgame/internal/settings"
 	"zgame/zdiscovery"
+	"zgame/zrouter"
 )
 
 // EnvPrefix opens the name of every environment variable of a node: gate.address is ZGAME_GATE_ADDRESS.
@@ -103,6 +104,9 @@ type Settings struct {
 		RecordFiles  int           `yaml:"record_files" help:"the oldest go; one actor has a quarter of them"`
 		Record       bool          `yaml:"record" help:"every actor has a recorder; needs record_dir"`
 	} `yaml:"actors"`
+	Logic struct {
+		Router RouterSettings `yaml:"router"`
+	} `yaml:"logic"`
 	Start struct {
 		Timeout time.Duration `yaml:"timeout" help:"servers that do not answer by then fail the start"`
 	} `yaml:"start"`
@@ -136,6 +140,7 @@ func DefaultSettings() Settings {
 	s.Actors.Mailbox, s.Actors.RecordFiles = 1024, 16
 	s.Actors.MaxTopics, s.Actors.MaxQueues, s.Actors.ActorTopics = 1<<16, 256, 1024
 	s.Actors.AskTimeout, s.Actors.HandlerLimit, s.Actors.QueueTime = 10*time.Second, 5*time.Second, 10*time.Second
+	s.Logic.Router.Settings, s.Logic.Router.Hosts = zrouter.DefaultSettings(), []string{"*"}
 	s.Start.Timeout = 10 * time.Second
 	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay = 10*time.Second, time.Second, 2*time.Second
 	return s
@@ -292,6 +297,11 @@ func (s *Settings) Validate() error {
 	atLeast := func(key string, d, least time.Duration) {
 		if d < least {
 			fault("%s %s: expected at least %s", key, d, least)
+		}
+	}
+	if err := s.Logic.Router.Validate(); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			fault("logic.router.%s", line)
 		}
 	}
 	atLeast("etcd.lease", s.Etcd.Lease, 2*time.Second)

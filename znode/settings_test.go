@@ -52,7 +52,7 @@ func isText(key string) bool {
 	return slices.Contains([]string{
 		"nats.user", "nats.password", "nats.credentials", "nats.token", "nats.nkey", "nats.tls.ca", "nats.tls.cert", "nats.tls.key", "etcd.user", "etcd.password", "store.mongo.database",
 		"store.mongo.collection", "gate.url", "gate.tls.cert", "gate.tls.key", "store.kv.bucket", "actors.record_dir",
-		"node.zone", "node.version", "node.lock_dir",
+		"node.zone", "node.version", "node.lock_dir", "logic.router.hosts",
 	}, key)
 }
 

@@ -51,7 +51,14 @@ type Kind[S any] struct {
 }
 
 // AnyKind is a Kind of any state.
-type AnyKind interface{ spec() (*kind, error) }
+type AnyKind interface {
+	spec() (*kind, error)
+	// KindName is the Kind's Name.
+	KindName() string
+}
+
+// KindName implements AnyKind.
+func (k Kind[S]) KindName() string { return k.Name }
 
 // Handler is what objects of a kind with the state S do for one message id. Handle and HandleTell make it.
 type Handler[S any] struct {

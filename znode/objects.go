@@ -1,0 +1,159 @@
+package znode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+	"zgame/zrouter"
+)
+
+// RouterSettings are those of objects, for the node and, by the names of their kinds, for single kinds.
+type RouterSettings struct {
+	zrouter.Settings
+
+	Hosts []string                    `yaml:"hosts" help:"kinds of objects that this node hosts; *: all of the program"`
+	Kinds map[string]zrouter.Settings `yaml:"kinds"`
+}
+
+// objects ties the node's zrouter.ManagerSet to the other parts, some of which are made before it.
+type objects struct {
+	n      *Node
+	set    *zrouter.ManagerSet               // nil before wire has made it
+	member atomic.Pointer[zdiscovery.Member] // the place in the cluster under whose epoch the set acts
+}
+
+// Objects returns the node's way to stateful actors: those that it hosts and those of the others. It is nil before App.Setup, where
+// nobody can be called yet.
+func (n *Node) Objects() *zrouter.ManagerSet { return n.objects.set }
+
+// wireObjects makes the set, with the kinds that the node hosts.
+func (n *Node) wireObjects() error {
+	s := &n.cfg.Settings.Logic.Router
+	var kinds []zrouter.AnyKind
+	if f := n.cfg.App.Objects; f != nil {
+		kinds = f(n)
+	}
+	hosted, err := s.hosted(kinds)
+	if err != nil {
+		return err
+	}
+	set := make(map[string]zrouter.Settings)
+	for _, k := range hosted {
+		if own, ok := s.Kinds[k.KindName()]; ok {
+			set[k.KindName()] = own
+		}
+	}
+	n.objects.member.Store(n.member.Load())
+	n.objects.set, err = zrouter.New(zrouter.Config{
+		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Store: n.backends.Store,
+		Settings: s.Settings, KindSettings: set, Logger: n.log,
+	}, hosted...)
+	return err
+}
+
+// hosted returns the kinds that the node is to host. The error names what the settings say of kinds that the program has not.
+func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, error) {
+	var faults []error
+	var names []string
+	for _, k := range kinds {
+		names = append(names, k.KindName())
+	}
+	known := func(key, name string) {
+		if !slices.Contains(names, name) {
+			faults = append(faults, fmt.Errorf("logic.router.%s: the program has no kind %q; expected one of [%s]", key, name, strings.Join(names, " ")))
+		}
+	}
+	all := slices.Contains(s.Hosts, "*")
+	for _, name := range s.Hosts {
+		if name != "*" {
+			known("hosts", name)
+		}
+	}
+	for name := range s.Kinds {
+		known("kinds", name)
+	}
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k zrouter.AnyKind) bool { return !all && !slices.Contains(s.Hosts, k.KindName()) })
+	return kinds, errors.Join(faults...)
+}
+
+// DeliverObject implements zactor.Objects.
+func (o *objects) DeliverObject(k zmsg.Key, m *zmsg.Message) error { return o.set.DeliverObject(k, m) }
+
+// Owns and Deliver implement zroute.Objects.
+func (o *objects) Owns(id uint32) bool { return o.set.Owns(id) }
+
+// Deliver takes a message to the object that it names.
+func (o *objects) Deliver(m *zmsg.Message) error { return o.set.Deliver(m) }
+
+// ServeUntil implements zrouter.Members: of the place under whose epoch the set acts.
+func (o *objects) ServeUntil() time.Time { return (*o.member.Load()).ServeUntil() }
+
+// noNodes is the list before the first.
+var noNodes = &zdiscovery.Snapshot{}
+
+// Nodes implements zrouter.Members.
+func (o *objects) Nodes() *zdiscovery.Snapshot {
+	if s := o.n.snapshot.Load().list(); s != nil {
+		return s
+	}
+	return noNodes
+}
+
+// kinds is what the node's record says.
+func (o *objects) kinds() []zdiscovery.Kind {
+	if o.set == nil {
+		return nil
+	}
+	return o.set.Kinds()
+}
+
+// rejoined makes m's the epoch of the set. In this order: under the lost lease it does not serve, under the new one only with the new
+// epoch.
+func (o *objects) rejoined(m zdiscovery.Member) {
+	o.set.Rejoin(m.Ref())
+	o.member.Store(&m)
+}
+
+// drain gives the objects up while others go on here; the result comes when all are, or half of the time is over.
+func (o *objects) drain(ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	if o.set == nil {
+		done <- nil
+		return done
+	}
+	go func() { // owned by Stop, which waits for it; ends with ctx
+		done <- half(ctx, func(ctx context.Context) error {
+			began := time.Now()
+			rep, err := o.set.Drain(ctx)
+			if rep.Released > 0 || err != nil {
+				o.n.log.Info("objects given up", "released", rep.Released, "left", rep.Lost, "took", time.Since(began))
+			}
+			return err
+		})
+	}()
+	return done
+}
+
+// close ends the set: what is in memory still is dropped, before another can take it over.
+func (o *objects) close(ctx context.Context) error {
+	if o.set == nil {
+		return nil
+	}
+	_, err := o.set.Close(ctx)
+	return err
+}
+
+// ready says why objects do not serve, where there are such.
+func (o *objects) ready() error {
+	if o.set != nil && len(o.set.Kinds()) > 0 && !o.ServeUntil().After(time.Now()) {
+		return errors.New("the node's lease is not valid: its objects do not serve")
+	}
+	return nil
+}
