@@ -201,6 +201,9 @@ func (c *call) forwarded(r *zmsg.Reply) {
 // undelivered tells the entry that the call has not reached the node that it was forwarded to.
 func (c *call) undelivered() {
 	t := c.set.shard(c.key).lock()
+	if t.closed(c) {
+		return
+	}
 	o := t.object(c.key)
 	t.cur = c
 	t.tell(o, &entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route})

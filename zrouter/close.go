@@ -118,6 +118,12 @@ func (s *ManagerSet) releaseSome(seen map[*residence]bool, rep *Report) (left in
 				leaving++
 				continue
 			}
+			if o.fails > 0 && t.time().Before(o.saveAt) { // its save, or release, has just failed
+				if soon := t.time().Add(firstSaveRetry); o.saveAt.After(soon) {
+					o.saveAt = soon
+				}
+				continue
+			}
 			if leaving < releases {
 				leaving++
 				if o.res != nil && !seen[o.res] {

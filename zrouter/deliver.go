@@ -89,6 +89,9 @@ func (s *ManagerSet) ask(c *call) {
 		return
 	}
 	t := sh.lock()
+	if t.closed(c) {
+		return
+	}
 	o := t.object(c.key)
 	c.key = o.key
 	if m := c.m; m != nil && o.kind != nil {
@@ -116,6 +119,17 @@ func (s *ManagerSet) ask(c *call) {
 	}
 	t.settle(o)
 	t.end()
+}
+
+// closed refuses a call where the set is closed: with the lock held, so that nothing begins behind the end. It ends the turn then.
+func (t *turn) closed(c *call) bool {
+	if !t.sh.set.closed.Load() {
+		return false
+	}
+	c.fail(ErrClosing)
+	t.ended = append(t.ended, c)
+	t.end()
+	return true
 }
 
 // fresh sets c's route where all that is known of its object is a route that is not too old.
