@@ -10,6 +10,7 @@ import (
 	"zgame/zmsg"
 	"zgame/zrouter/internal/entry"
 	"zgame/zrouter/internal/testpb"
+	"zgame/zstore"
 )
 
 // simOp is something that a client asks for.
@@ -34,6 +35,7 @@ var simOps = []simOp{
 	{name: "look", weight: 5},
 	{name: "own", weight: 3},
 	{name: "save", weight: 2},
+	{name: "delete"},
 }
 
 // simAttempt is one request.
@@ -47,6 +49,10 @@ type simAttempt struct {
 	durable bool
 	save    bool
 	wants   bool // an outcome
+	begun   bool
+	user    *simUser
+	at      zmsg.NodeRef // p, when it was asked for
+	sent    int          // how often from one node to another
 	then    func(a *simAttempt)
 
 	over     bool // for who asked: it has ended, or its deadline has passed, or its node has died
@@ -115,6 +121,9 @@ func (a *simAttempt) succeeded() {
 	if !l.acked {
 		l.acked, l.ackedAt = true, w.now
 	}
+	if l.lost {
+		return // deleted meanwhile
+	}
 	if a.durable || a.save {
 		l.durable = true
 		for _, id := range linesOf(w.store.records[l.key].State) {
@@ -158,7 +167,7 @@ func (a *simAttempt) Forget(_ uint64, g zmsg.GiveUp) {
 // ask asks a process for something; then is told how it ended for who asked.
 func (w *simWorld) ask(p *simProc, op simOp, k zmsg.Key, l *simLine, then func(a *simAttempt)) *simAttempt {
 	a := &simAttempt{
-		w: w, seq: uint64(len(w.oracle.attempts)), op: op, p: p, key: k, line: l, durable: op.durable, save: op.save,
+		w: w, seq: uint64(len(w.oracle.attempts)), op: op, p: p, key: k, line: l, durable: op.durable || op.appends && w.cfg.settings.Durable == On, save: op.save,
 		wants: op.name != "note", then: then,
 	}
 	w.oracle.attempts = append(w.oracle.attempts, a)
@@ -174,6 +183,7 @@ func (w *simWorld) ask(p *simProc, op simOp, k zmsg.Key, l *simLine, then func(a
 }
 
 func (a *simAttempt) begin() {
+	a.begun, a.at = true, a.p.ref
 	w, p := a.w, a.p
 	line := ""
 	if a.line != nil {
@@ -188,6 +198,8 @@ func (a *simAttempt) begin() {
 		req = &testpb.Keep{Log: a.key.ID, Line: line}
 	case "note":
 		req = &testpb.Note{Log: a.key.ID, Line: line}
+	case "delete":
+		req = &testpb.Keep{Log: a.key.ID}
 	case "get":
 		req = &testpb.Get{Log: a.key.ID}
 	case "boom":
@@ -240,13 +252,15 @@ func (a *simAttempt) beginWithout(line string) {
 	p := a.p
 	var req entry.Req
 	var work func(*zactor.Context)
+	var first func(zmsg.Key) (zstore.Write, error)
 	switch a.op.name {
 	case "look":
 		req.Look = true
 	case "own":
-		req.Own = true
+		req.Own, req.Make = true, true
+		first = func(zmsg.Key) (zstore.Write, error) { return zstore.Write{Schema: 1}, nil }
 	case "do":
-		req.Own, req.Work = true, true
+		req.Own, req.Work, req.Durable = true, true, a.durable
 		work = func(zc *zactor.Context) {
 			c := zc.Actor().(*cell[*testpb.Log])
 			c.ctx = Context[*testpb.Log]{zc, c}
@@ -261,7 +275,7 @@ func (a *simAttempt) beginWithout(line string) {
 		a.end(e.Code, e.Outcome, e.Text, Route{})
 		return
 	}
-	p.set.begin(a.key, order{req: req, work: work}, func(r Route, err error) {
+	p.set.begin(a.key, order{req: req, work: work, make: first}, func(r Route, err error) {
 		if err == nil {
 			a.end(zmsg.CodeOK, zmsg.Executed, "", r)
 			return
@@ -319,8 +333,15 @@ func (u *simUser) next() {
 	switch {
 	case w.chance(w.cfg.panics):
 		op = simOp{name: "boom"}
+	case w.chance(w.cfg.deletes):
+		op = simOp{name: "delete"}
+	case !w.cfg.onDemand && w.chance(0.2):
+		op = simOp{name: "own"}
 	case op.name == "look" && w.chance(0.3):
 		k = onlyLooked
+	}
+	if !p.node.hosts && (op.name == "do" || op.name == "own" || op.name == "save") {
+		op = simOp{name: "get"}
 	}
 	var l *simLine
 	if op.appends {
@@ -351,7 +372,7 @@ func (u *simUser) next() {
 			w.after(w.between(0, 2*u.pace), nil, u.next)
 		}
 	}
-	w.ask(p, op, k, l, then)
+	w.ask(p, op, k, l, then).user = u
 	if !waits {
 		w.after(w.between(0, u.pace), nil, u.next)
 	}

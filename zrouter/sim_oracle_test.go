@@ -1,12 +1,15 @@
 package zrouter
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
 	"zgame/zrouter/internal/testpb"
 	"zgame/zstore"
 )
@@ -26,6 +29,8 @@ type simOracle struct {
 	arrivals  map[simArrival]simCame
 	reads     map[simPlace]time.Duration // when a read last ended
 	proven    map[simPlace]time.Duration // when a write last proved the ownership
+	streams   map[simStream]*simAttempt  // the last that was handled
+	timers    int
 }
 
 type simPlace struct {
@@ -52,7 +57,7 @@ type simLine struct {
 	acked    bool
 	durable  bool // it was acknowledged as saved
 	ackedAt  time.Duration
-	lost     bool     // was seen missing, with an excuse
+	lost     bool     // was seen missing, with an excuse, or deleted
 	behind   *simLine // the same client's line that was acknowledged before this one was asked for
 	mark     uint64
 	pos      int
@@ -63,7 +68,7 @@ type simRun struct {
 	p       *simProc
 	ref     zmsg.NodeRef
 	version zmsg.RouteVersion
-	attempt *simAttempt
+	attempt *simAttempt // nil: a timer
 	start   time.Duration
 	end     time.Duration // 0: it runs
 }
@@ -73,7 +78,7 @@ func (o *simOracle) init(w *simWorld) {
 		w: w, attempts: make([]*simAttempt, 1), lines: make(map[string]*simLine), ofKey: make(map[zmsg.Key][]*simLine),
 		committed: make(map[zmsg.Key][]zmsg.NodeRef), running: make(map[zmsg.Key][]*simRun), panicked: make(map[simPlace]time.Duration),
 		arrivals: make(map[simArrival]simCame), reads: make(map[simPlace]time.Duration),
-		proven: make(map[simPlace]time.Duration),
+		proven: make(map[simPlace]time.Duration), streams: make(map[simStream]*simAttempt),
 	}
 	for i := range w.cfg.keys {
 		o.keys = append(o.keys, zmsg.Key{Type: simType, ID: string(rune('x' + i))})
@@ -107,7 +112,7 @@ func (o *simOracle) wrote(p *simProc, c *zstore.Change, cur, next *zstore.Record
 	if next.Rev != cur.Rev+1 {
 		w.fail("I2: %s of %s by %s makes revision %d of %d", c.Op, k.ID, p.id, next.Rev, cur.Rev)
 	}
-	moves := c.Op == zstore.OpCreate || c.Op == zstore.OpClaim || c.Op == zstore.OpMove
+	moves := c.Op != zstore.OpSave
 	if want := cur.Own.Version; moves && next.Own.Version != want+1 || !moves && next.Own.Version != want {
 		w.fail("I2: %s of %s by %s makes version %d of %d", c.Op, k.ID, p.id, next.Own.Version, want)
 	}
@@ -122,7 +127,7 @@ func (o *simOracle) wrote(p *simProc, c *zstore.Change, cur, next *zstore.Record
 			w.fail("I1: %s claims %s from %s, which takes its lease for valid", p.ref, k.ID, was)
 		}
 		o.committed[k] = append(o.committed[k], next.Own.Node)
-	case zstore.OpMove:
+	case zstore.OpMove, zstore.OpDelete:
 		o.committed[k] = append(o.committed[k], next.Own.Node)
 		fallthrough
 	case zstore.OpSave:
@@ -135,6 +140,12 @@ func (o *simOracle) wrote(p *simProc, c *zstore.Change, cur, next *zstore.Record
 	}
 	if len(o.committed[k]) != int(next.Own.Version) {
 		w.fail("I3: version %d of %s is the %dth owner", next.Own.Version, k.ID, len(o.committed[k]))
+	}
+	if c.Op == zstore.OpDelete {
+		for _, l := range o.ofKey[k] {
+			l.lost = l.lost || len(l.runs) > 0
+		}
+		return
 	}
 	was, is := linesOf(cur.State), linesOf(next.State)
 	if len(is) < len(was) || !slices.Equal(was, is[:len(was)]) {
@@ -180,6 +191,9 @@ func (o *simOracle) look(p *simProc) {
 // sends is told of each request that a node sends to another.
 func (o *simOracle) sends(p *simProc, to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message) {
 	w := o.w
+	if a := o.attempt(m.Seq); a != nil {
+		a.sent++
+	}
 	if m.Hops > 3 || m.Hops == 0 {
 		w.fail("I8: %s sends %d of %s on hop %d", p.ref, m.Seq, e.Key.ID, m.Hops)
 	}
@@ -200,7 +214,11 @@ func (o *simOracle) receives(p *simProc, e *zmsg.Envelope, m *zmsg.Message) {
 }
 
 // begins checks the start of a handler.
-func (o *simOracle) begins(p *simProc, k zmsg.Key, version zmsg.RouteVersion, a *simAttempt, lines []string) *simRun {
+func (o *simOracle) begins(p *simProc, c *Context[*testpb.Log], a *simAttempt) *simRun {
+	k, version, lines, hops := c.Key(), c.Version(), c.State().Lines, uint32(0)
+	if m := c.Message(); m != nil {
+		hops = m.Hops
+	}
 	w := o.w
 	r := &simRun{p: p, ref: p.ref, version: version, attempt: a, start: w.now}
 	if !w.members.valid(p.ref) {
@@ -223,11 +241,35 @@ func (o *simOracle) begins(p *simProc, k zmsg.Key, version zmsg.RouteVersion, a 
 			w.fail("request %d runs twice, now on %s", a.seq, p.ref)
 		}
 		a.ran = r
+		o.inOrder(r, hops)
 	}
 	o.seen(k, lines, "a handler on "+p.ref.String())
 	o.saved(r, k, rec.State)
 	o.running[k] = append(o.running[k], r)
 	return r
+}
+
+// inOrder checks that what one client asked for one after the other, and what went the same way, is handled in that order.
+func (o *simOracle) inOrder(r *simRun, hops uint32) {
+	a := r.attempt
+	if a.user == nil || a.op.once || hops > 1 || a.sent != int(hops) || (hops == 0) != (r.p == a.p) { // it went another way before
+		return
+	}
+	s := simStream{a.user, a.at, a.key, r.ref, r.version, hops}
+	if last := o.streams[s]; last != nil && last.seq > a.seq {
+		o.w.fail("I12: %s handles request %d of %s behind %d, which %s asked for later", r.p.ref, a.seq, a.key.ID, last.seq, a.user.name)
+	}
+	o.streams[s] = a
+}
+
+// simStream is what one client asks one owner for.
+type simStream struct {
+	user    *simUser
+	at      zmsg.NodeRef
+	key     zmsg.Key
+	owner   zmsg.NodeRef
+	version zmsg.RouteVersion
+	hops    uint32
 }
 
 // seen checks a state that somebody sees, who must see everything that was acknowledged before.
@@ -307,7 +349,7 @@ func (o *simOracle) handle(p *simProc, c *Context[*testpb.Log], a *simAttempt, l
 		w.fail("%s handles a message that nobody sent", p.ref)
 		return
 	}
-	r := o.begins(p, k, c.Version(), a, state.Lines)
+	r := o.begins(p, c, a)
 	if w.cfg.handler > 0 && w.chance(0.5) {
 		w.busy(p, w.between(0, w.cfg.handler))
 	}
@@ -318,6 +360,11 @@ func (o *simOracle) handle(p *simProc, c *Context[*testpb.Log], a *simAttempt, l
 	}
 	if len(state.Lines) != n {
 		w.fail("I5: the state of %s was changed while a handler ran on %s", k.ID, p.ref)
+	}
+	if a.op.name == "delete" {
+		w.log("%s: deletes %s", p.ref, k.ID)
+		c.Delete()
+		return
 	}
 	if line == "" {
 		return
@@ -336,13 +383,49 @@ func (o *simOracle) handle(p *simProc, c *Context[*testpb.Log], a *simAttempt, l
 func (o *simOracle) panics(p *simProc, c *Context[*testpb.Log]) {
 	a := o.attempt(c.Message().Seq)
 	o.w.log("%s: panics at %d of %s", p.ref, a.number(), c.Key().ID)
-	r := o.begins(p, c.Key(), c.Version(), a, c.State().Lines)
+	r := o.begins(p, c, a)
 	o.running[c.Key()] = slices.DeleteFunc(o.running[c.Key()], func(x *simRun) bool { return x == r })
 	o.panicked[simPlace{p, c.Key()}] = o.w.now
 }
 
 func (o *simOracle) loaded(p *simProc, c *Context[*testpb.Log]) {
 	o.w.log("%s: has %s in memory, %d lines", p.ref, c.Key().ID, len(c.State().Lines))
+}
+
+// ticks is a timer of an object: it appends a line, which counts as acknowledged, unless the object is being given up.
+func (o *simOracle) ticks(p *simProc, c *Context[*testpb.Log]) {
+	w, k := o.w, c.Key()
+	o.timers++
+	l := &simLine{id: fmt.Sprintf("t.%d", o.timers), key: k}
+	o.lines[l.id] = l
+	o.ofKey[k] = append(o.ofKey[k], l)
+	w.log("%s: a timer of %s appends %s", p.ref, k.ID, l.id)
+	l.runs = append(l.runs, &simRun{p: p, ref: p.ref, version: c.Version(), start: w.now, end: max(w.now, 1)})
+	c.State().Lines = append(c.State().Lines, l.id)
+	c.Dirty()
+	res := c.cell.res
+	res.sh.mu.Lock()
+	if !res.dropped && res.o.entry.Phase == entry.Active {
+		l.acked, l.ackedAt = true, w.now
+	}
+	res.sh.mu.Unlock()
+}
+
+// online is what the game says of who has an object: right or old, or nothing.
+func (o *simOracle) online(k zmsg.Key) (Route, error) {
+	w := o.w
+	if w.chance(0.1) {
+		return Route{}, errors.New("the game does not know")
+	}
+	c := o.committed[k]
+	if len(c) == 0 || w.chance(0.5) {
+		return Route{}, nil
+	}
+	v := w.rng.IntN(len(c))
+	if c[v].IsZero() {
+		return Route{}, nil
+	}
+	return Route{Owner: c[v], Version: zmsg.RouteVersion(v + 1)}, nil
 }
 
 // unloaded is told when an object leaves memory.
@@ -353,7 +436,7 @@ func (o *simOracle) unloaded(p *simProc, c *Context[*testpb.Log], why Reason) {
 	}
 	lines := c.State().Lines
 	w.log("%s: %s leaves memory: %s, %d lines", p.ref, k.ID, why, len(lines))
-	if why != Released {
+	if why != Released || w.store.records[k].Deleted || c.cell.res.deleted.Load() {
 		return
 	}
 	if in := linesOf(w.store.records[k].State); len(in) < len(lines) || !slices.Equal(in[:len(lines)], lines) {
@@ -394,15 +477,17 @@ func (o *simOracle) probe(limit time.Duration) {
 			left++
 			var try func()
 			try = func() {
-				a := w.ask(n.proc, simOp{name: "get"}, k, nil, func(a *simAttempt) {
+				w.ask(n.proc, simOp{name: "get"}, k, nil, func(a *simAttempt) {
 					switch {
 					case a.code == zmsg.CodeOK:
 						left--
-					case w.now < end:
+					case w.now >= end:
+					case (a.code == zmsg.CodeNotFound || a.code == zmsg.CodeNotInServer) && !w.cfg.onDemand:
+						w.ask(w.nodes[0].proc, simOp{name: "own"}, k, nil, func(*simAttempt) { w.after(200*time.Millisecond, nil, try) })
+					default:
 						w.after(200*time.Millisecond, nil, try)
 					}
 				})
-				_ = a
 			}
 			w.after(0, nil, try)
 		}
@@ -437,11 +522,14 @@ func (o *simOracle) empty(p *simProc) {
 			w.fail("leak: %s has closed, and has %d objects", p.ref, n)
 		}
 	}
+	if n, m := p.set.kept.Load(), p.set.residents.Load(); n != 0 || m != 0 {
+		w.fail("leak: %s has closed, and counts %d calls that wait and %d objects in memory", p.ref, n, m)
+	}
 	if n := p.group.Len(); n > 0 {
 		w.fail("leak: %s has closed, and has %d actors", p.ref, n)
 	}
 	for _, a := range o.attempts[1:] {
-		if a.p == p && a.replies == 0 && a.wants {
+		if a.p == p && a.replies == 0 && a.wants && a.begun {
 			w.fail("I6: %s has closed, and request %d (%s) has not ended", p.ref, a.seq, a.op.name)
 		}
 	}

@@ -1,6 +1,7 @@
 package zrouter
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -31,6 +32,7 @@ type simProc struct {
 
 	dead        bool
 	died        time.Duration
+	closedAt    time.Duration // when it began to close
 	leaving     bool
 	joining     bool
 	stepping    bool // an event that steps an actor is asked for
@@ -56,7 +58,11 @@ func (w *simWorld) startProc(n *simNode) {
 	if err != nil {
 		panic(err)
 	}
-	p.kinds = []zdiscovery.Kind{{Type: k.typ, Name: k.name, Adverts: k.adverts}}
+	var kinds []AnyKind
+	if n.hosts {
+		kinds = []AnyKind{kind}
+		p.kinds = []zdiscovery.Kind{{Type: k.typ, Name: k.name, Adverts: k.adverts, OnDemand: k.onDemand}}
+	}
 	sent := p.local()
 	ref := w.members.join(p)
 	p.become(ref)
@@ -69,7 +75,7 @@ func (w *simWorld) startProc(n *simNode) {
 	p.set, err = New(Config{
 		Self: ref, Group: p.group, Link: p, Members: p, Store: newSimClient(p), Settings: w.cfg.settings, Clock: simClock{p},
 		executor: simExecutor{p}, random: rand.New(rand.NewPCG(w.rng.Uint64(), 1)),
-	}, kind)
+	}, kinds...)
 	if err != nil {
 		panic(err)
 	}
@@ -138,11 +144,20 @@ func (p *simProc) close(then func()) {
 	if w.calm {
 		end = w.now + 25*time.Second
 	}
+	drained := w.now // until then it serves as one that has given everything up
+	if !w.calm && w.chance(0.5) {
+		drained += w.between(0, 2*time.Second)
+	}
+	p.closedAt = w.now
 	rep := new(Report)
 	seen := make(map[*residence]bool)
 	var round func()
 	round = func() {
 		left := p.set.releaseSome(seen, rep)
+		if left == 0 && w.now < drained {
+			w.after(p.world(20*time.Millisecond), p, round)
+			return
+		}
 		if left > 0 && w.now < end {
 			w.after(p.world(20*time.Millisecond), p, round)
 			return
@@ -154,7 +169,7 @@ func (p *simProc) close(then func()) {
 		if w.calm && left > 0 {
 			w.fail("liveness: closing does not end, though nothing goes wrong any more: %d objects are left", left)
 		}
-		p.goAway(then, w.now+time.Second)
+		p.goAway(then, w.now+5*time.Second)
 	}
 	w.after(0, p, round)
 }
@@ -163,7 +178,7 @@ func (p *simProc) close(then func()) {
 func (p *simProc) goAway(then func(), latest time.Duration) {
 	w := p.w
 	w.after(w.between(0, 10*time.Millisecond), p, func() { // what was told meanwhile is on its way
-		if p.group.Len() > 0 && w.now < latest {
+		if (p.group.Len() > 0 || p.jobs > 0) && w.now < latest { // Close waits for its jobs, and the group's for its actors
 			p.goAway(then, latest)
 			return
 		}
@@ -217,9 +232,8 @@ func (p *simProc) kind() Kind[*testpb.Log] {
 		w.oracle.handle(p, c, w.oracle.attempt(c.Message().Seq), line)
 		return &testpb.Appended{N: int64(len(c.State().Lines))}
 	}
-	return Kind[*testpb.Log]{
+	kind := Kind[*testpb.Log]{
 		Type: simType, Name: "log", Version: 1,
-		Create: func(zmsg.Key) (*testpb.Log, error) { return new(testpb.Log), nil },
 		Handlers: []Handler[*testpb.Log]{
 			Handle(func(c *ctx, req *testpb.Append) (*testpb.Appended, error) { return handled(c, req.Line), nil }),
 			Handle(func(c *ctx, req *testpb.Keep) (*testpb.Appended, error) { return handled(c, req.Line), nil }, Durable()),
@@ -241,10 +255,21 @@ func (p *simProc) kind() Kind[*testpb.Log] {
 				return errSimActivate
 			}
 			w.oracle.loaded(p, c)
+			if w.chance(w.cfg.ticks) {
+				c.After(w.between(50*time.Millisecond, 2*time.Second), func(zc *zactor.Context) {
+					w.oracle.ticks(p, &Context[*testpb.Log]{zc, zc.Actor().(*cell[*testpb.Log])})
+				})
+			}
 			return nil
 		},
 		OnDeactivate: func(c *ctx, why Reason) { w.oracle.unloaded(p, c, why) },
 	}
+	if w.cfg.onDemand {
+		kind.Create = func(zmsg.Key) (*testpb.Log, error) { return new(testpb.Log), nil }
+	} else {
+		kind.PullOnlineServer = func(_ context.Context, k zmsg.Key) (Route, error) { return w.oracle.online(k) }
+	}
+	return kind
 }
 
 const (

@@ -16,11 +16,12 @@ import (
 type simStore struct {
 	w       *simWorld
 	records map[zmsg.Key]zstore.Record
-	cut     map[string]time.Duration // ids of nodes that do not reach it, until when
+	writes  map[zstore.WriteID]struct{} // that were issued
+	cut     map[string]time.Duration    // ids of nodes that do not reach it, until when
 }
 
 func (s *simStore) init(w *simWorld) {
-	s.w, s.records, s.cut = w, make(map[zmsg.Key]zstore.Record), make(map[string]time.Duration)
+	s.w, s.records, s.cut, s.writes = w, make(map[zmsg.Key]zstore.Record), make(map[string]time.Duration), make(map[zstore.WriteID]struct{})
 }
 
 // apply carries a write out, if the record is as it says.
@@ -95,6 +96,13 @@ func (c *simClient) write(_ context.Context, ch *zstore.Change) (zstore.Record, 
 	if err := ch.Check(c.MaxState()); err != nil {
 		w.fail("a write that no store takes: %v", err)
 		return zstore.Record{}, err
+	}
+	if _, again := w.store.writes[ch.WID]; !again {
+		w.store.writes[ch.WID] = struct{}{}
+		claims := ch.Op == zstore.OpClaim || ch.Op == zstore.OpCreate
+		if soon := 5 * time.Millisecond; claims && p.closing() && w.now > p.closedAt+soon && w.now > p.pausedUntil+soon {
+			w.fail("I11: %s closes, and begins a %s of %s", p.ref, ch.Op, ch.Key.ID)
+		}
 	}
 	if c.away() || w.chance(w.cfg.writeFails) {
 		w.log("%s: %s of %s: not reachable", p.ref, ch.Op, ch.Key.ID)

@@ -247,13 +247,15 @@ type simShape struct {
 	lease                time.Duration // on the clock of the service
 	settings             Settings
 	oldRefs              bool // what was sent to an identity from before arrives
+	onDemand             bool // a request makes an object, and takes over what nobody owns
+	gateways             int  // nodes that host no objects
 
 	// How likely things go wrong; 0 for many seeds, so that each fault is also seen alone.
 	netLoss, netSlow                                        float64
 	readFails, writeFails, writeUnclear, slow               float64
 	crash, pause, cutLease, cutBus, cutStore, cutOff, alone float64 // per second
 	leave, closing, oldNews, forget                         float64 // per second
-	panics, unusable                                        float64
+	panics, unusable, ticks, deletes                        float64
 	handler                                                 time.Duration // the longest a handler takes
 }
 
@@ -269,7 +271,11 @@ func (w *simWorld) shape() {
 	c.nodes, c.keys, c.clients = 2+w.rng.IntN(3), 1+w.rng.IntN(3), 3+w.rng.IntN(4)
 	c.active = w.between(8*time.Second, 20*time.Second)
 	c.lease = 2 * time.Second
-	c.oldRefs = w.chance(0.5)
+	c.oldRefs, c.onDemand = w.chance(0.5), w.chance(0.8)
+	if c.nodes > 2 && w.chance(0.3) {
+		c.gateways = 1
+	}
+	c.ticks, c.deletes = some(0.3, 0.5), some(0.2, 0.05)
 	c.netLoss, c.netSlow = some(0.4, 0.05), some(0.5, 0.1)
 	c.readFails, c.writeFails, c.writeUnclear, c.slow = some(0.3, 0.2), some(0.4, 0.3), some(0.6, 0.4), some(0.5, 0.2)
 	c.crash, c.pause = some(0.5, 0.3), some(0.5, 0.3)
@@ -286,6 +292,9 @@ func (w *simWorld) shape() {
 	if w.chance(0.3) {
 		c.settings.ReleaseOnIdle = Off
 	}
+	if w.chance(0.15) {
+		c.settings.Durable = On
+	}
 	if w.chance(0.2) {
 		c.settings.MaxQueue = 1 + w.rng.IntN(4)
 	}
@@ -293,8 +302,9 @@ func (w *simWorld) shape() {
 
 // simNode is a name under which processes run, one at a time.
 type simNode struct {
-	id   string
-	proc *simProc
+	id    string
+	hosts bool // objects
+	proc  *simProc
 }
 
 func newSimWorld(seed uint64, mutant *simMutant, history func(format string, args ...any)) *simWorld {
@@ -307,7 +317,7 @@ func newSimWorld(seed uint64, mutant *simMutant, history func(format string, arg
 	w.store.init(w)
 	w.members.init(w)
 	for i := range w.cfg.nodes {
-		w.nodes = append(w.nodes, &simNode{id: string(rune('a' + i))})
+		w.nodes = append(w.nodes, &simNode{id: string(rune('a' + i)), hosts: i < w.cfg.nodes-w.cfg.gateways})
 	}
 	for _, n := range w.nodes {
 		w.startProc(n)
@@ -336,7 +346,7 @@ func (w *simWorld) finish() {
 	w.log("--- no more faults")
 	w.calm, w.quiet = true, true
 	w.cfg.netLoss, w.cfg.netSlow = 0, 0
-	w.cfg.readFails, w.cfg.writeFails, w.cfg.writeUnclear, w.cfg.slow, w.cfg.panics, w.cfg.unusable = 0, 0, 0, 0, 0, 0
+	w.cfg.readFails, w.cfg.writeFails, w.cfg.writeUnclear, w.cfg.slow, w.cfg.panics, w.cfg.unusable, w.cfg.ticks = 0, 0, 0, 0, 0, 0, 0
 	clear(w.blocked)
 	w.store.cut = nil
 	for _, p := range w.procs {
