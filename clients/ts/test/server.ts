@@ -9,7 +9,7 @@ import {
 } from "../gen/zgame/v1/wire_pb.js";
 
 /** Bounds every wait for what must happen: far above what a busy machine needs. */
-export const patienceMs = 20_000;
+export const patienceMs = 60_000;
 
 /** What comes one after the other, waited for by a test. */
 export class Stream<T> {
