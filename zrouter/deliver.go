@@ -141,7 +141,7 @@ func (sh *shard) fresh(c *call) bool {
 		return false
 	}
 	r, at, ok := sh.routes.get(c.key, now)
-	if !ok || now-at >= sh.set.cacheAge || sh.set.dead(r.Owner) {
+	if !ok || now-at >= sh.set.settingsOf(c.key).cacheSeconds() || sh.set.dead(r.Owner) {
 		return false
 	}
 	c.route = r
@@ -236,11 +236,12 @@ func askOnline(s *ManagerSet, hook func(context.Context, zmsg.Key) (Route, error
 			err = fmt.Errorf("zrouter: PullOnlineServer panicked: %v", v)
 		}
 	}()
+	set := s.settingsOf(k)
 	for try := 0; ; try++ {
 		ctx, cancel := s.storeContext()
 		r, err = hook(ctx, k)
 		cancel()
-		if !errors.Is(err, ErrAgain) || try+1 >= s.settings.RetryMaxTTL || !s.pause(s.jitter(s.settings.ObjectRetryInterval)) {
+		if !errors.Is(err, ErrAgain) || try+1 >= set.RetryMaxTTL || !s.pause(s.jitter(set.ObjectRetryInterval)) {
 			return r, err
 		}
 	}

@@ -87,7 +87,6 @@ type ManagerSet struct {
 	counts   *counts
 	foreign  kindCounts // of kinds that this node does not host
 	maxHops  uint8
-	cacheAge uint32 // seconds
 	start    time.Time
 	pool     executor        // of calls of the store
 	loader   executor        // of loads
@@ -152,8 +151,8 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	s := &ManagerSet{
 		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, store: cfg.Store, clock: cfg.Clock,
 		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics),
-		maxHops: uint8(node.MaxHops), cacheAge: uint32(node.CacheUpdateInterval / time.Second),
-		pool: cfg.executor, random: cfg.random,
+		maxHops: uint8(node.MaxHops),
+		pool:    cfg.executor, random: cfg.random,
 		spawnOpt: []zactor.SpawnOption{
 			zactor.Private(), zactor.WithPolicy(zactor.Policy{MaxRestarts: -1}), zactor.WithOverflow(zactor.Reject),
 			zactor.WithMailbox(node.MaxQueue),
@@ -254,17 +253,26 @@ func (s *ManagerSet) storeOf(o *object) zstore.Store {
 	return s.store
 }
 
+// settingsOf are those that are in force for an object: of its kind, where this node hosts it.
+func (s *ManagerSet) settingsOf(k zmsg.Key) *Settings {
+	if kind := s.kinds[k.Type]; kind != nil {
+		return &kind.set
+	}
+	return &s.settings
+}
+
 func (s *ManagerSet) storeContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, s.settings.StoreTimeout)
 }
 
 // readRecord reads a record; a store that says ErrAgain is asked again.
 func (s *ManagerSet) readRecord(store zstore.Store, k zmsg.Key) (rec zstore.Record, err error) {
+	set := s.settingsOf(k)
 	for try := 0; ; try++ {
 		ctx, cancel := s.storeContext()
 		rec, err = store.Read(ctx, k)
 		cancel()
-		if !errors.Is(err, ErrAgain) || try+1 >= s.settings.RetryMaxTTL || !s.pause(s.jitter(s.settings.CacheRetryInterval)) {
+		if !errors.Is(err, ErrAgain) || try+1 >= set.RetryMaxTTL || !s.pause(s.jitter(set.CacheRetryInterval)) {
 			return rec, err
 		}
 	}

@@ -23,11 +23,11 @@ type Settings struct {
 	ObjectFreeTimeout time.Duration `yaml:"object_free_timeout" json:"object_free_timeout,omitempty" help:"an object for which nothing came for so long leaves memory"`
 	// ObjectSaveInterval is when a changed object is saved at the latest, where SaveDelay is negative. Defaults to 600 s.
 	ObjectSaveInterval time.Duration `yaml:"object_save_interval" json:"object_save_interval,omitempty" help:"a changed object is saved after so long, where save_delay is negative"`
-	// CacheRetryInterval and ObjectRetryInterval are the upper ends of the random wait before a hook that finds the owner, or loads or
-	// saves the object, is called again because it returned ErrAgain. Default to 256 ms.
+	// CacheRetryInterval is the upper end of the random wait before a store of one's own that said ErrAgain is read again;
+	// ObjectRetryInterval that before PullOnlineServer is asked again. Default to 256 ms.
 	CacheRetryInterval  time.Duration `yaml:"cache_retry_interval" json:"cache_retry_interval,omitempty" help:"upper end of the random wait before a route is looked up again"`
-	ObjectRetryInterval time.Duration `yaml:"object_retry_interval" json:"object_retry_interval,omitempty" help:"upper end of the random wait before an object is loaded or saved again"`
-	// RetryMaxTTL is how often such a hook is called in all, 1 to 100. Defaults to 3.
+	ObjectRetryInterval time.Duration `yaml:"object_retry_interval" json:"object_retry_interval,omitempty" help:"upper end of the random wait before the hook that may know the owner is asked again"`
+	// RetryMaxTTL is how often one of the two is called in all, 1 to 100. Defaults to 3.
 	RetryMaxTTL int `yaml:"retry_max_ttl" json:"retry_max_ttl,omitempty" help:"how often such a look-up is tried in all"`
 	// TransferMaxTTL is how often a request may be forwarded whatever MaxHops says, 1 to 255. Defaults to 16.
 	TransferMaxTTL int `yaml:"transfer_max_ttl" json:"transfer_max_ttl,omitempty" help:"hard limit of max_hops"`
@@ -49,8 +49,8 @@ type Settings struct {
 	// MaxRoutes is how many routes the node remembers, up to 2^28, about 130 bytes each; for one more an old one goes. Of the node
 	// alone. Defaults to 2^20.
 	MaxRoutes int `yaml:"max_routes" json:"max_routes,omitempty" help:"routes to objects of other nodes that are remembered, at about 130 bytes each"`
-	// MaxObjects is how many objects may be in memory, of the node and of the kind; a request that would bring one more ends with
-	// ErrBusy. Negative: no limit, which is the default.
+	// MaxObjects is how many objects may be in memory; a request that would bring one more ends with ErrUnavailable. Of the node alone.
+	// Negative: no limit, which is the default.
 	MaxObjects int `yaml:"max_objects" json:"max_objects,omitempty" help:"objects in memory; 0 or negative: no limit"`
 
 	// Durable has each answer wait until what the request changed is in the store. Defaults to Off: a crash can lose what
@@ -139,6 +139,9 @@ func (s Settings) saveDelay() time.Duration {
 	return s.SaveDelay
 }
 
+// cacheSeconds is CacheUpdateInterval as routes count time.
+func (s *Settings) cacheSeconds() uint32 { return uint32(s.CacheUpdateInterval / time.Second) }
+
 // Validate returns every fault of s, joined, with the defaults where s says nothing.
 func (s Settings) Validate() error { return s.withDefaults().validate() }
 
@@ -198,6 +201,7 @@ func (s Settings) ofNode() error {
 		{"max_queue", s.MaxQueue != 0},
 		{"max_waiting", s.MaxWaiting != 0},
 		{"max_routes", s.MaxRoutes != 0},
+		{"max_objects", s.MaxObjects != 0},
 		{"store_timeout", s.StoreTimeout != 0},
 		{"store_ops", s.StoreOps != 0},
 	} {

@@ -160,7 +160,7 @@ func TestSettingsFaults(t *testing.T) {
 func TestSettingsOfTheNode(t *testing.T) {
 	t.Parallel()
 	node := []string{
-		"cache_free_timeout", "transfer_max_ttl", "max_hops", "max_queue", "max_waiting", "max_routes", "store_timeout", "store_ops",
+		"cache_free_timeout", "transfer_max_ttl", "max_hops", "max_queue", "max_waiting", "max_routes", "max_objects", "store_timeout", "store_ops",
 	}
 	var s Settings
 	v := reflect.ValueOf(&s).Elem()

@@ -86,7 +86,7 @@ func (t *turn) object(k zmsg.Key) *object {
 	if r, at, ok := sh.routes.get(k, sh.set.seconds(t.time())); ok {
 		o.at = at
 		o.entry.Route = r
-		if sh.set.seconds(t.time())-at < sh.set.cacheAge && !sh.set.dead(r.Owner) {
+		if sh.set.seconds(t.time())-at < sh.set.settingsOf(k).cacheSeconds() && !sh.set.dead(r.Owner) {
 			o.entry.Phase = entry.Cached
 		}
 	}
