@@ -357,7 +357,7 @@ func (u *simUser) next() {
 		switch {
 		case a.code == zmsg.CodeOK && l != nil && op.name != "note":
 			u.last[k] = l
-		case op.once && a.code != zmsg.CodeOK && tries < simRetries && !w.quiet:
+		case op.once && a.code != zmsg.CodeOK && tries < 5 && !w.quiet:
 			tries++
 			w.after(w.between(20*time.Millisecond, time.Second), nil, func() {
 				if p := u.proc(); p != nil && !p.dead && !w.quiet {
@@ -391,5 +391,3 @@ func (u *simUser) pick() simOp {
 	}
 	return simOps[0]
 }
-
-const simRetries = 0

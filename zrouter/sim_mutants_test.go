@@ -43,7 +43,7 @@ func TestSimulationMutants(t *testing.T) {
 		for seed := uint64(1); seed <= 600 && !caught; seed++ {
 			if broken, _ := simulate(seed, m, nil); broken != "" {
 				caught = true
-				t.Logf("%s (%s) caught by TestSimulation seed %d: %s", m.id, m.name, seed, strings.SplitN(broken, "\n", 2)[0])
+				t.Logf("%s caught by TestSimulation seed %d (%s): %s", m.id, seed, m.name, strings.SplitN(broken, "\n", 2)[0])
 			}
 		}
 		if !caught {

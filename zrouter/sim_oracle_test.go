@@ -370,7 +370,9 @@ func (o *simOracle) handle(p *simProc, c *Context[*testpb.Log], a *simAttempt, l
 		return
 	}
 	l := o.lines[line]
-	l.runs = append(l.runs, r)
+	if l.runs = append(l.runs, r); l.lost { // and asked for again
+		l.lost, l.acked, l.durable = false, false, false
+	}
 	state.Lines = append(state.Lines, line)
 	if a.save {
 		c.Save()
