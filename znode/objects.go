@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"zgame/zdiscovery"
+	"zgame/zmetrics"
 	"zgame/zmsg"
 	"zgame/zrouter"
 )
@@ -53,7 +54,7 @@ func (n *Node) wireObjects() error {
 	n.objects.member.Store(n.member.Load())
 	n.objects.set, err = zrouter.New(zrouter.Config{
 		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Store: n.backends.Store,
-		Settings: s.Settings, KindSettings: set, Logger: n.log,
+		Settings: s.Settings, KindSettings: set, Logger: n.log, Metrics: zmetrics.NewRouter(n.registry),
 	}, hosted...)
 	return err
 }

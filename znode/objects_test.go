@@ -3,6 +3,8 @@ package znode_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -112,6 +114,21 @@ func TestObjects(t *testing.T) {
 	}
 	_ = cl.Close()
 	<-cl.Done()
+
+	base := "http://" + gate.AdminAddr()
+	status, body, _ := get(t, base+"/objects/7/0/x")
+	if want := fmt.Sprintf(`{"owner":"host","epoch":%d,"version":1}`+"\n", host.Self().Epoch); status != http.StatusOK || body != want {
+		t.Errorf("the admin page: %d %q, want %q", status, body, want)
+	}
+	for path, want := range map[string]int{"7/0/nobody": http.StatusNotFound, "8/0/x": http.StatusNotFound, "x/0/x": http.StatusBadRequest} {
+		if status, body, _ := get(t, base+"/objects/"+path); status != want {
+			t.Errorf("%s: %d %q, want %d", path, status, body, want)
+		}
+	}
+	_, metrics, _ := get(t, "http://"+host.AdminAddr()+"/metrics")
+	if !strings.Contains(metrics, `zgame_router_residents{kind="shelf"} 1`) {
+		t.Error("the object in memory is not counted")
+	}
 
 	// It is given up when its node stops, with all that was told.
 	stop(t, host)

@@ -2,8 +2,10 @@ package ztest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 	"zgame/zbus/membus"
 	"zgame/zclient"
 	"zgame/zdiscovery/memdisc"
+	"zgame/zmsg"
 	"zgame/znode"
+	"zgame/zrouter"
 	"zgame/zstore/memstore"
 )
 
@@ -215,6 +219,24 @@ func (c *Nodes) SetBus(up bool) {
 		c.t.Fatal("ztest: SetBus: expected a cluster in memory")
 	}
 	c.bus.SetUp(up)
+}
+
+// OwnerOf returns the index of the node that owns an object, -1 where no running node does.
+func (c *Nodes) OwnerOf(k zmsg.Key) int {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, n := range c.nodes {
+		if n == nil {
+			continue
+		}
+		route, err := n.Objects().Lookup(ctx, k)
+		if err != nil && !errors.Is(err, zrouter.ErrNotFound) && !errors.Is(err, zrouter.ErrNotInServer) {
+			c.t.Fatalf("ztest: owner of %v: %v", k, err)
+		}
+		return slices.IndexFunc(c.nodes, func(o *znode.Node) bool { return o != nil && o.Self() == route.Owner })
+	}
+	return -1
 }
 
 // Subscriptions is how many subscriptions there are at the bus, over all nodes.

@@ -234,6 +234,9 @@ func TestObjectsAreFenced(t *testing.T) {
 	if got := saved(); !slices.Equal(got, append(want, "")) {
 		t.Errorf("the club has %q, want %q and one more", got, want)
 	}
+	if at := c.OwnerOf(club("go")); at != 1 {
+		t.Errorf("owned by node %d", at)
+	}
 	if owners := a.owners("go"); len(owners) != 2 {
 		t.Errorf("in memory at %v", owners)
 	}
