@@ -194,7 +194,7 @@ func (n *Node) nodeState(ref zmsg.NodeRef) nodeState {
 	switch _, listed := s.states[ref]; {
 	case listed:
 		return nodeAlive
-	case zdiscovery.Gone(ref, s.Snapshot):
+	case ref.IsZero() || zdiscovery.Gone(ref, s.Snapshot): // nobody is there either
 		return nodeGone
 	default:
 		return nodeUnseen

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"zgame/internal/settings"
+	"zgame/zrouter"
 )
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -86,5 +88,31 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 func TestMissingFileIsNamed(t *testing.T) {
 	if _, err := LoadSettings("/no/such/file.yaml", nil); err == nil || !strings.Contains(err.Error(), "/no/such/file.yaml") {
 		t.Errorf("err %v", err)
+	}
+}
+
+// Settings of kinds are blocks that the operator names.
+func TestSettingsOfKinds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gameserver.yaml")
+	text := "logic:\n  router:\n    save_delay: 2s\n    hosts: [room]\n    kinds:\n      room: {save_delay: 1s, durable: true}\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := LoadSettings(path, []string{"ZGAME_LOGIC_ROUTER_KINDS_ROOM_DEDUP=64", "ZGAME_LOGIC_ROUTER_KINDS_USER_OBJECT_FREE_TIMEOUT=1m", "ZGAME_LOGIC_ROUTER_MAX_HOPS=4"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.Logic.Router
+	want := map[string]zrouter.Settings{
+		"room": {SaveDelay: time.Second, Durable: zrouter.On, Dedup: 64}, "user": {ObjectFreeTimeout: time.Minute},
+	}
+	if r.SaveDelay != 2*time.Second || r.MaxHops != 4 || r.CacheUpdateInterval != 1800*time.Second || !maps.Equal(r.Kinds, want) || !slices.Equal(r.Hosts, []string{"room"}) {
+		t.Errorf("got %+v", r)
+	}
+	if err := os.WriteFile(path, []byte(s.Text()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := LoadSettings(path, nil); err != nil || !maps.Equal(again.Logic.Router.Kinds, want) {
+		t.Errorf("as printed: %v, %v\n%s", again.Logic.Router.Kinds, err, s.Text())
 	}
 }
