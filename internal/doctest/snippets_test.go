@@ -13,7 +13,7 @@ func TestSnippetsAreTested(t *testing.T) {
 	for _, d := range []struct {
 		doc, pkg string
 		least    int // blocks of code, else the search is broken
-	}{{"actors.md", "zactor", 5}, {"routing.md", "zroute", 2}, {"topics.md", "zactor", 3}, {"singletons.md", "znode", 2}} {
+	}{{"actors.md", "zactor", 5}, {"routing.md", "zroute", 2}, {"topics.md", "zactor", 3}, {"singletons.md", "znode", 2}, {"objects.md", "zrouter", 2}} {
 		doc, err := os.ReadFile(filepath.Join("../../docs", d.doc))
 		if err != nil {
 			t.Fatal(err)
