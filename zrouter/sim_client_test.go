@@ -2,6 +2,7 @@ package zrouter
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -126,12 +127,9 @@ func (a *simAttempt) succeeded() {
 	}
 	if a.durable || a.save {
 		l.durable = true
-		for _, id := range linesOf(w.store.records[l.key].State) {
-			if id == l.id {
-				return
-			}
+		if !slices.Contains(linesOf(w.store.records[l.key].State), l.id) {
+			w.fail("I10: request %d succeeds as saved, and %s is not in the record of %s", a.seq, l.id, l.key.ID)
 		}
-		w.fail("I10: request %d succeeds as saved, and %s is not in the record of %s", a.seq, l.id, l.key.ID)
 	}
 }
 

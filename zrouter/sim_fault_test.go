@@ -57,6 +57,9 @@ func (w *simWorld) disturb() {
 			w.blocked[[2]string{other.id, p.id}] = w.now + d
 		}
 	}
+	if now(c.meanwhile) {
+		w.takeMeanwhile(k)
+	}
 	if now(c.leave) {
 		w.after(0, p, func() { p.leave(k) })
 	}
@@ -78,6 +81,28 @@ func (w *simWorld) disturb() {
 	case now(c.closing) && !p.closing():
 		w.after(0, p, func() { p.close(func() { w.restart(p.node) }) })
 	}
+}
+
+// takeMeanwhile has the owner of a key stand still until another has taken the object over, and given it up again.
+func (w *simWorld) takeMeanwhile(k zmsg.Key) {
+	p := w.byRef[w.store.records[k].Own.Node]
+	other := w.nodes[w.rng.IntN(len(w.nodes))].proc
+	if p == nil || p.dead || other == p {
+		return
+	}
+	d := w.between(w.members.lasts(), 3*w.cfg.lease)
+	w.log("%s: stands still for %v, while others take %s", p.ref, d, k.ID)
+	p.pausedUntil = max(p.pausedUntil, w.now+d)
+	w.after(w.members.lasts()+w.between(0, d/4), nil, func() {
+		if other.dead {
+			return
+		}
+		w.ask(other, simOp{name: "get"}, k, nil, func(*simAttempt) {
+			if q := w.byRef[w.store.records[k].Own.Node]; q != nil {
+				w.after(0, q, func() { q.leave(k) })
+			}
+		})
+	})
 }
 
 func (w *simWorld) restart(n *simNode) {

@@ -40,7 +40,7 @@ func TestSimulationMutants(t *testing.T) {
 	t.Parallel()
 	for _, m := range simMutants {
 		caught := false
-		for seed := uint64(1); seed <= 600 && !caught; seed++ {
+		for seed := uint64(1); seed <= 2000 && !caught; seed++ {
 			if broken, _ := simulate(seed, m, nil); broken != "" {
 				caught = true
 				t.Logf("%s caught by TestSimulation seed %d (%s): %s", m.id, seed, m.name, strings.SplitN(broken, "\n", 2)[0])

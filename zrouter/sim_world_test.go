@@ -86,8 +86,10 @@ func (w *simWorld) after(d time.Duration, proc *simProc, f func()) {
 }
 
 func (w *simWorld) push(e simEvent) {
-	w.seq++
-	e.seq = w.seq
+	if e.seq == 0 { // what a pause holds up keeps its place
+		w.seq++
+		e.seq = w.seq
+	}
 	q := append(w.queue, e)
 	i := len(q) - 1
 	for i > 0 {
@@ -251,12 +253,12 @@ type simShape struct {
 	gateways             int  // nodes that host no objects
 
 	// How likely things go wrong; 0 for many seeds, so that each fault is also seen alone.
-	netLoss, netSlow                                        float64
-	readFails, writeFails, writeUnclear, slow               float64
-	crash, pause, cutLease, cutBus, cutStore, cutOff, alone float64 // per second
-	leave, closing, oldNews, forget                         float64 // per second
-	panics, unusable, ticks, deletes                        float64
-	handler                                                 time.Duration // the longest a handler takes
+	netLoss, netSlow                                                   float64
+	readFails, writeFails, writeUnclear, slow                          float64
+	crash, pause, cutLease, cutBus, cutStore, cutOff, alone, meanwhile float64 // per second
+	leave, closing, oldNews, forget                                    float64 // per second
+	panics, unusable, ticks, deletes                                   float64
+	handler                                                            time.Duration // the longest a handler takes
 }
 
 // shape draws the shape of the seed.
@@ -280,7 +282,7 @@ func (w *simWorld) shape() {
 	c.readFails, c.writeFails, c.writeUnclear, c.slow = some(0.3, 0.2), some(0.4, 0.3), some(0.6, 0.4), some(0.5, 0.2)
 	c.crash, c.pause = some(0.5, 0.3), some(0.5, 0.3)
 	c.cutLease, c.cutBus, c.cutStore, c.cutOff = some(0.4, 0.3), some(0.3, 0.2), some(0.3, 0.2), some(0.3, 0.2)
-	c.alone = some(0.3, 0.2)
+	c.alone, c.meanwhile = some(0.3, 0.2), some(0.2, 0.3)
 	c.leave, c.closing, c.oldNews, c.forget = some(0.5, 1), some(0.3, 0.15), some(0.4, 1), some(0.3, 0.5)
 	c.panics, c.unusable = some(0.3, 0.1), some(0.2, 0.1)
 	c.handler = w.between(0, 60*time.Millisecond)
