@@ -120,6 +120,7 @@ func TestHealthFollowsTheServers(t *testing.T) {
 		{admin + "/livez", 200, "alive"},
 		{admin + "/readyz", 200, "ready"},
 		{admin + "/metrics", 200, "zgame_gate_sessions 0"},
+		{admin + "/metrics", 200, "zgame_router_suspended 0"},
 		{admin + "/debug/pprof/", 404, ""}, // opt-in
 		{page + "/", 200, "<html>hi"},
 		{page + "/config.json", 200, `"gate":"` + n.GateURL() + `"`},

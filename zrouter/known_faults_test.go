@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"zgame/zactor"
 	"zgame/zmsg"
@@ -330,4 +332,28 @@ func TestKindsThatClash(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A route is trusted for as long as its kind says, and then looked up again, once.
+func TestRouteIsLookedUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		short := logs()
+		short.Settings.CacheUpdateInterval = 10 * time.Second
+		a, b := w.start("a", zrouter.Settings{}, short), w.start("b", zrouter.Settings{}, short)
+		m, err := zrouter.ManagerOf[*testpb.Log](a.set, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.MutableObject(t.Context(), key("x")); err != nil {
+			t.Fatal(err)
+		}
+		calls := b.counting(nil)
+		for i, want := range []int64{1, 1, 2, 2} {
+			if _, err := b.append("x", "1"); err != nil || calls.Load() != want {
+				t.Errorf("%d: %d calls of the store, want %d, %v", i, calls.Load(), want, err)
+			}
+			time.Sleep(6 * time.Second)
+		}
+	})
 }
