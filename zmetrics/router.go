@@ -3,6 +3,8 @@ package zmetrics
 // Router is what a node counts of stateful actors. The label kind is the kind's name, "" where the node hosts no such kind.
 type Router struct {
 	Residents   GaugeVec   // objects in memory, by kind
+	Routes      Gauge      // routes to objects of other nodes that are remembered, when it was last swept
+	Evictions   Counter    // routes that went because there were as many as may be
 	Waiting     Gauge      // requests that wait for an object to be found, loaded or saved
 	Suspended   Gauge      // 1 while the node's lease is not valid
 	Activations CounterVec // objects loaded into memory, by kind and result: ok, failed
@@ -27,6 +29,8 @@ func NewRouter(reg Registerer) *Router {
 	m := maker{reg, "router"}
 	return &Router{
 		Residents:   m.gaugeVec("residents", "Objects in memory, by kind.", "kind"),
+		Routes:      m.gauge("routes", "Routes to objects of other nodes that are remembered, when it was last swept."),
+		Evictions:   m.counter("route_evictions_total", "Routes that went because there were as many as may be."),
 		Waiting:     m.gauge("waiting", "Requests that wait for an object to be found, loaded or saved."),
 		Suspended:   m.gauge("suspended", "1 while the node's lease is not valid, so that its objects do not serve."),
 		Activations: m.counterVec("activations_total", "Objects loaded into memory, by kind and result.", "kind", "result"),

@@ -395,7 +395,14 @@ func (s *ManagerSet) learn(k zmsg.Key, r Route) {
 		t.settle(o)
 		return
 	}
-	sh.routes.put(k, r, s.seconds(t.time()))
+	sh.remember(k, r, s.seconds(t.time()))
+}
+
+// remember puts a route with those at rest. The lock is held.
+func (sh *shard) remember(k zmsg.Key, r Route, at uint32) {
+	if sh.routes.put(k, r, at) {
+		sh.set.counts.Evictions.Inc()
+	}
 }
 
 // refused counts a request that was not taken.

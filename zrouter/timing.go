@@ -189,10 +189,12 @@ func (s *ManagerSet) sweepLater() {
 // sweep gives up objects for which nothing came for long, and forgets routes that nobody asked for.
 func (s *ManagerSet) sweep() {
 	free := uint32(s.settings.CacheFreeTimeout / time.Second)
+	routes := 0
 	for i := range s.shards {
 		t := s.shards[i].lock()
 		now := t.time()
 		t.sh.routes.sweep(s.seconds(now), free)
+		routes += t.sh.routes.len()
 		for _, o := range t.all() {
 			if o.res == nil || now.Sub(o.used) < o.kind.set.ObjectFreeTimeout {
 				continue
@@ -210,6 +212,7 @@ func (s *ManagerSet) sweep() {
 		}
 		t.end()
 	}
+	s.counts.Routes.Set(float64(routes))
 }
 
 func (s *ManagerSet) endTimers() {

@@ -107,7 +107,7 @@ func (t *turn) putAway(o *object) {
 	}
 	delete(sh.objects, o.key)
 	if o.entry.Phase == entry.Cached {
-		sh.routes.put(o.key, o.entry.Route, o.at)
+		sh.remember(o.key, o.entry.Route, o.at)
 	} else {
 		sh.routes.drop(o.key)
 	}
