@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -63,7 +64,10 @@ func (n *Node) wireObjects() error {
 func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, error) {
 	var faults []error
 	var names []string
-	for _, k := range kinds {
+	for i, k := range kinds {
+		if k == nil {
+			return nil, fmt.Errorf("App.Objects returns nil as kind %d of %d: expected a zrouter.Kind", i+1, len(kinds))
+		}
 		names = append(names, k.KindName())
 	}
 	known := func(key, name string) {
@@ -77,7 +81,7 @@ func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, err
 			known("hosts", name)
 		}
 	}
-	for name := range s.Kinds {
+	for _, name := range slices.Sorted(maps.Keys(s.Kinds)) {
 		known("kinds", name)
 	}
 	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k zrouter.AnyKind) bool { return !all && !slices.Contains(s.Hosts, k.KindName()) })

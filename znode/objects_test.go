@@ -268,6 +268,13 @@ func TestObjectSettings(t *testing.T) {
 		}
 	}
 	cfg := r.config("n1", shelves)
+	cfg.App.Objects = func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{nil} }
+	if n, err := znode.New(cfg); err != nil {
+		t.Error(err)
+	} else if err := n.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "kind 1 of 1: expected a zrouter.Kind") {
+		t.Errorf("a kind that is nil: %v", err)
+	}
+	cfg = r.config("n1", shelves)
 	cfg.Settings.Logic.Router.Hosts, cfg.Settings.Logic.Router.Kinds = nil, map[string]zrouter.Settings{"shelf": {SaveDelay: time.Second}}
 	n := start(t, cfg) // hosts none of it: its settings are no fault
 	if k := n.Objects().Kinds(); len(k) != 0 {

@@ -131,10 +131,7 @@ func decodeState[S any](codec Codec[S], version uint32, migrate func(from uint32
 	}()
 	switch {
 	case schema > version:
-		return none, &zmsg.Error{
-			Code: zmsg.CodeSchema, Outcome: zmsg.NotExecuted,
-			Text: fmt.Sprintf("the object's state has version %d, this node knows versions up to %d", schema, version),
-		}
+		return none, tooNew(schema, version)
 	case schema == version:
 		s, err = codec.Decode(raw)
 	case migrate == nil:
@@ -147,4 +144,12 @@ func decodeState[S any](codec Codec[S], version uint32, migrate func(from uint32
 		return none, fail(err)
 	}
 	return s, nil
+}
+
+// tooNew is the ErrSchema of a state that a newer version of the program wrote.
+func tooNew(schema, version uint32) error {
+	return &zmsg.Error{
+		Code: zmsg.CodeSchema, Outcome: zmsg.NotExecuted,
+		Text: fmt.Sprintf("the object's state has version %d, this node knows versions up to %d: a node of the newer program can serve it", schema, version),
+	}
 }

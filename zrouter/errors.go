@@ -176,3 +176,15 @@ func causeError(c entry.Cause) *zmsg.Error {
 	}
 	return &zmsg.Error{Code: zmsg.CodeInternal, Outcome: zmsg.Unknown, Text: "refused for a cause without a name"}
 }
+
+// createError is that an object was not created, since its first state could not be made: what Create returned, or why it does not
+// encode. It does not unwrap: an error of the store in there is none of the write, which was never begun.
+type createError struct{ cause error }
+
+func (e *createError) Error() string { return "the object cannot be created: " + e.cause.Error() }
+
+// told is what callers are told: the error of Create where it has a code, as with a handler's error; no handler has run.
+func (e *createError) told() error {
+	told := zmsg.ErrorReply(e.cause)
+	return &zmsg.Error{Code: told.Code, Outcome: zmsg.NotExecuted, Text: told.Text}
+}

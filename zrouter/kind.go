@@ -28,7 +28,9 @@ type Kind[S any] struct {
 	// Migrate makes a state of what an older version has written. Without it such a record is refused.
 	Migrate func(from uint32, raw []byte) (S, error)
 	// Create makes the state of an object that is not there, or was deleted. With it objects are created, and claimed, by
-	// the first message for them; nil: only MutableObject with Create does so.
+	// the first message for them; nil: only MutableObject with a first state does so. An error with a code is the answer to
+	// who asked, not executed, and nothing is created; another one is internal to him, and logged. It runs on a goroutine of the
+	// set and may block, in which case the object's requests wait.
 	Create func(k zmsg.Key) (S, error)
 	// Handlers are what the objects handle. A message id belongs to one kind.
 	Handlers []Handler[S]
@@ -143,6 +145,7 @@ type kind struct {
 	typ      uint32
 	name     string
 	state    reflect.Type
+	version  uint32 // of the state
 	onDemand bool
 	store    zstore.Store
 	code     Settings // as the program says
@@ -174,14 +177,14 @@ func (k Kind[S]) spec() (*kind, error) {
 	}
 	if k.Codec == nil {
 		if k.Codec = defaultCodec[S](); k.Codec == nil {
-			bad("Codec is nil, and %T is no protobuf message: set Codec, such as JSON", *new(S))
+			bad("Codec is nil, and %v is no pointer to a generated protobuf message: set Codec, such as JSON", reflect.TypeFor[S]())
 		}
 	}
 	if len(k.Handlers) == 0 {
 		bad("it has no handlers")
 	}
 	out := &kind{
-		typ: k.Type, name: k.Name, state: reflect.TypeFor[S](), onDemand: k.Create != nil, store: k.Store, code: k.Settings,
+		typ: k.Type, name: k.Name, state: reflect.TypeFor[S](), version: k.Version, onDemand: k.Create != nil, store: k.Store, code: k.Settings,
 		handlers: make(map[uint32]handlerOptions), durable: make(map[uint32]bool), online: k.PullOnlineServer,
 	}
 	shared := &shared[S]{kind: k, of: out}
@@ -191,6 +194,10 @@ func (k Kind[S]) spec() (*kind, error) {
 			continue
 		}
 		id := h.h.ID()
+		if id == 0 {
+			bad("handler %d: its message type has no (zgame.id), so nobody can send it to an object", i)
+			continue
+		}
 		if _, twice := out.handlers[id]; twice {
 			bad("message id %d is handled twice", id)
 		}

@@ -27,7 +27,7 @@ type object struct {
 	inert bool             // abandoned: what ends later changes nothing
 	at    uint32           // when the route was last confirmed, in seconds since the set's start
 
-	why error // why it cannot be loaded, or saved
+	why error // why it cannot be created, loaded, or saved
 
 	used    time.Time // when something last came
 	saveAt  time.Time // when to save; zero: nothing to

@@ -160,7 +160,11 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	}
 	names := make(map[string]uint32)
 	ids := make(map[uint32]string)
-	for _, any := range kinds {
+	for i, any := range kinds {
+		if any == nil {
+			faults = append(faults, fmt.Errorf("zrouter: kind %d of %d is nil: expected a Kind", i+1, len(kinds)))
+			continue
+		}
 		k, err := any.spec()
 		faults = append(faults, err)
 		if err != nil {
@@ -419,5 +423,15 @@ func (s *ManagerSet) lostOneWay(c *call) {
 func (s *ManagerSet) storeFailed(o *object, op zstore.Op, err error) {
 	if n, ok := s.counts.seldom(); ok {
 		s.log.Warn("the store of objects does not do what was asked", "suppressed", n, "op", op.String(), "key", o.key.String(), "err", err)
+	}
+}
+
+// notCreated logs, at a bounded rate, that an object was not created, where that is not just an answer to who asked.
+func (s *ManagerSet) notCreated(o *object, err error) {
+	if c := zmsg.CodeOf(err); c >= zmsg.CodeApplication {
+		return
+	}
+	if n, ok := s.counts.seldom(); ok {
+		s.log.Error("the object cannot be created", "suppressed", n, "key", o.key.String(), "kind", o.name(), "err", err)
 	}
 }

@@ -159,6 +159,7 @@ func (t *turn) look(o *object, ev entry.Kind) {
 	if ev == entry.HasRead {
 		f.Home = s.home(o.key)
 		f.CanOwn = f.CanOwn && s.serving(t.time())
+		f.Newer = o.kind != nil && o.rec != nil && o.rec.Schema > o.kind.version
 	}
 }
 
@@ -291,6 +292,10 @@ func (t *turn) answer(o *object, x *entry.Effect) {
 		t.sh.set.refused(o, x.Cause)
 	default:
 		c.fail(causeError(x.Cause))
+		var e *createError
+		if x.Cause == entry.Unavailable && errors.As(o.why, &e) {
+			c.fail(e.told())
+		}
 		t.sh.set.refused(o, x.Cause)
 	}
 	c.route = o.entry.Route
@@ -411,6 +416,9 @@ func (t *turn) read(o *object) {
 				}
 				if o.entry.Phase == entry.Reading {
 					o.rec = &rec
+					if ev.Found && o.kind != nil && rec.Schema > o.kind.version {
+						o.why = tooNew(rec.Schema, o.kind.version)
+					}
 				}
 			}
 			t.tell(o, &ev)
@@ -488,8 +496,7 @@ func (t *turn) start(w *write) {
 		if w.op == entry.Create {
 			data, err := w.make(w.o.key)
 			if err != nil {
-				err = errors.Join(errEncode, err)
-				return func() { w.settle(zstore.Record{}, err) }
+				return func() { w.settle(zstore.Record{}, &createError{err}) }
 			}
 			w.change.Write = data
 		}
@@ -550,7 +557,10 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 		return
 	}
 	var ev entry.Event
+	var refused *createError
 	switch {
+	case errors.As(err, &refused):
+		ev.Kind, o.why = entry.Failed, err
 	case err == nil:
 		ev = entry.Event{Kind: entry.Wrote, Route: Route{Owner: rec.Own.Node, Version: rec.Own.Version}, Rev: rec.Rev}
 		if w.tries > 0 {
@@ -568,7 +578,10 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 		ev.Unsavable = errors.Is(err, zstore.ErrTooLarge) || errors.Is(err, errEncode)
 	}
 	s.countsOf(o).writes(w.op, ev.Kind).Inc()
-	if ev.Kind == entry.Failed || ev.Kind == entry.Unclear {
+	switch {
+	case refused != nil:
+		s.notCreated(o, refused.cause)
+	case ev.Kind == entry.Failed || ev.Kind == entry.Unclear:
 		s.storeFailed(o, w.change.Op, err)
 	}
 	if o.write != w { // the entry has gone on without it
@@ -597,5 +610,8 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 		}
 	}
 	t.tell(o, &ev)
+	if refused != nil {
+		o.why = nil // it is of those who asked until now, and they know
+	}
 	t.settle(o)
 }

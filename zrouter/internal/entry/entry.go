@@ -113,6 +113,7 @@ type Facts struct {
 	Home     zmsg.NodeRef // where the object would live if nobody owned it; zero: no node can have it
 	CanOwn   bool         // this node is ready, hosts the kind, and its lease is valid
 	OnDemand bool         // the kind is created, and claimed, by a request
+	Newer    bool         // the record that was read holds a state of a newer version than this node can load
 	MaxHops  uint8
 	MaxQueue int
 }

@@ -278,6 +278,8 @@ func (s *step) place(ev *Event) {
 	s.Phase = Absent
 	switch {
 	case len(s.Queue) == 0:
+	case wanted && s.f.CanOwn && !s.Suspended && ev.Found && s.f.Newer:
+		s.refuseAll(Unusable) // claimed, it would be given up at once: two writes for each request
 	case wanted && s.f.CanOwn && !s.Suspended:
 		s.Phase, s.Writing = Claiming, true
 		op := Create
