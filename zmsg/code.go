@@ -43,7 +43,7 @@ const (
 	CodeAgain          Code = 27 // nothing is wrong: try again
 	CodeNotInServer    Code = 28 // the object exists, but nobody has it in memory, and a request does not bring it there
 	CodeSchema         Code = 29 // the object's state was written by a newer version of the program
-	CodeUnusable       Code = 30 // the object's stored state cannot be read
+	CodeUnusable       Code = 30 // the object cannot be brought into memory: its stored state cannot be read, or its program refuses it
 
 	// NumCodes is one more than the greatest code of the framework that this version knows.
 	NumCodes = 31

@@ -44,8 +44,9 @@ var (
 	ErrTooLarge error = &zmsg.Error{Code: zmsg.CodeTooLarge, Outcome: zmsg.Executed, Text: "the object's state is above the store's limit"}
 	// ErrSchema: a newer version of the program wrote the object's state.
 	ErrSchema error = &zmsg.Error{Code: zmsg.CodeSchema, Outcome: zmsg.NotExecuted, Text: "a newer version of the program wrote the object's state"}
-	// ErrUnusable: the object's stored state cannot be decoded, or not be brought to this version.
-	ErrUnusable error = &zmsg.Error{Code: zmsg.CodeUnusable, Outcome: zmsg.NotExecuted, Text: "the object's stored state cannot be read"}
+	// ErrUnusable: the object cannot be brought into memory: its stored state cannot be decoded, or not be brought to this version, or
+	// OnActivate says so.
+	ErrUnusable error = &zmsg.Error{Code: zmsg.CodeUnusable, Outcome: zmsg.NotExecuted, Text: "the object cannot be brought into memory"}
 )
 
 // Route says who owns an object, and since which version. A zero Owner with a version: nobody since then.

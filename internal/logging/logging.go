@@ -3,14 +3,35 @@
 package logging
 
 import (
+	"encoding"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 )
+
+// What zerolog has for the whole process is set before anybody logs: time spans have their unit, and values that have words for
+// themselves, such as keys and reasons, are written as these and not as the numbers inside.
+func init() { //nolint:gochecknoinits // later would race with loggers of other nodes
+	zerolog.DurationFieldFormat = zerolog.DurationFormatString
+	plain := zerolog.InterfaceMarshalFunc
+	zerolog.InterfaceMarshalFunc = func(v any) ([]byte, error) {
+		if rv := reflect.ValueOf(v); rv.Kind() == reflect.Pointer && rv.IsNil() {
+			return plain(v)
+		}
+		switch v := v.(type) {
+		case json.Marshaler, encoding.TextMarshaler: // as it says
+		case fmt.Stringer:
+			return plain(v.String())
+		}
+		return plain(v)
+	}
+}
 
 // New returns a logger that writes lines of format "json" or "text" (for people) at level and above to w.
 // level is debug, info, warn or error. An unknown level or format is an error that names the known ones.

@@ -2,12 +2,16 @@ package logging_test
 
 import (
 	"bytes"
+	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"zgame/internal/logging"
+	"zgame/zmsg"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +39,24 @@ func TestNewRefusesUnknownWords(t *testing.T) {
 	} {
 		if _, err := logging.New(nil, c.level, c.format); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("New(%q, %q) = %v, want an error that names %q", c.level, c.format, err, c.want)
+		}
+	}
+}
+
+// People read what a value says of itself, and spans of time with their unit.
+func TestValuesInWords(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"json", "text"} {
+		var b bytes.Buffer
+		log, err := logging.New(&b, "info", format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("x", "key", zmsg.Key{Type: 7, Zone: 1, ID: "go"}, "took", 1500*time.Millisecond, "none", (*url.URL)(nil), "least", slog.LevelWarn)
+		for _, want := range []string{"7/1/go", "1.5s", "null", "WARN"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%s: %s lacks %q", format, b.String(), want)
+			}
 		}
 	}
 }
