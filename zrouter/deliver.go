@@ -97,10 +97,7 @@ func (s *ManagerSet) ask(c *call) {
 	if m := c.m; m != nil && o.kind != nil {
 		c.req.Durable = o.kind.durable[m.ID]
 	}
-	if o.res != nil && !o.entry.Suspended && !s.serving(t.time()) {
-		s.lapse()
-		t.tell(o, &entry.Event{Kind: entry.Suspend})
-	}
+	t.serving(o)
 	if o.entry.Phase == entry.Cached && s.dead(o.entry.Route.Owner) {
 		t.tell(o, &entry.Event{Kind: entry.Expired}) // it may be there still, and say that it does not serve
 	}

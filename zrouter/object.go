@@ -17,15 +17,16 @@ type object struct {
 	kind  *kind // nil where this node does not host it
 	entry entry.Entry
 
-	calls map[uint64]*call // that wait in the entry, or whose success is held, by Req.ID
-	res   *residence       // what is in memory
-	old   *residence       // what was, until its actor has ended
-	rec   *zstore.Record   // what is to be loaded
-	write *write           // under way
-	ios   int              // reads, writes and loads under way
-	loads bool             // Load waits for old to end
-	inert bool             // abandoned: what ends later changes nothing
-	at    uint32           // when the route was last confirmed, in seconds since the set's start
+	calls   map[uint64]*call // that wait in the entry, or whose success is held, by Req.ID
+	res     *residence       // what is in memory
+	old     *residence       // what was, until its actor has ended
+	rec     *zstore.Record   // what is to be loaded
+	write   *write           // under way
+	ios     int              // reads, writes and loads under way
+	loads   bool             // Load waits for old to end
+	touched bool             // the turn that holds the lock has it in touched
+	inert   bool             // abandoned: what ends later changes nothing
+	at      uint32           // when the route was last confirmed, in seconds since the set's start
 
 	why error // why it cannot be created, loaded, or saved
 

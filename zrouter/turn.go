@@ -95,9 +95,15 @@ func (t *turn) object(k zmsg.Key) *object {
 }
 
 // settle has the object put away at the end, if it is at rest then.
-func (t *turn) settle(o *object) { t.touched = append(t.touched, o) }
+func (t *turn) settle(o *object) {
+	if !o.touched { // else it would be put away, and then be another's, before the second time
+		o.touched = true
+		t.touched = append(t.touched, o)
+	}
+}
 
 func (t *turn) putAway(o *object) {
+	o.touched = false
 	if o.sh == nil || !o.resting() {
 		return
 	}
@@ -126,6 +132,10 @@ func (t *turn) tell(o *object, ev *entry.Event) {
 		}
 		return
 	}
+	switch ev.Kind { //nolint:exhaustive // what arrives and what ran look by themselves, the others tell no success
+	case entry.HasRead, entry.ReadFailed, entry.Wrote, entry.Failed, entry.Loaded:
+		t.serving(o)
+	}
 	was := o.entry.Phase
 	t.look(o, ev.Kind)
 	start := len(t.effects)
@@ -138,6 +148,14 @@ func (t *turn) tell(o *object, ev *entry.Event) {
 		o.at = t.sh.set.seconds(t.time())
 	}
 	o.watch(t, ev.Kind)
+}
+
+// serving tells the entry if the lease is not valid: the timer that does so may come later than what it is about to tell, after a pause.
+func (t *turn) serving(o *object) {
+	if s := t.sh.set; o.res != nil && !o.entry.Suspended && !s.serving(t.time()) {
+		s.lapse()
+		t.tell(o, &entry.Event{Kind: entry.Suspend})
+	}
 }
 
 // later has an event told when what is carried out now is done.
