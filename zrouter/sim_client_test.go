@@ -52,8 +52,9 @@ type simAttempt struct {
 	wants   bool // an outcome
 	begun   bool
 	user    *simUser
-	at      zmsg.NodeRef // p, when it was asked for
-	sent    int          // how often from one node to another
+	at      zmsg.NodeRef      // p, when it was asked for
+	sent    int               // how often from one node to another
+	version zmsg.RouteVersion // of the route that it was sent by last
 	then    func(a *simAttempt)
 
 	over     bool // for who asked: it has ended, or its deadline has passed, or its node has died
