@@ -59,3 +59,18 @@ func TestCreateRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A caller that takes an answer for another type is told so, at the owner's node and at others: an empty success would be believed.
+func TestAnswerOfAnotherType(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a", "b")
+	for _, n := range w.all() {
+		if _, err := n.keep("x", "1"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := zrouter.Call[testpb.Lines](t.Context(), n.set, key("x"), &testpb.Append{Line: "2"})
+		if zmsg.CodeOf(err) != zmsg.CodeInternal || zmsg.OutcomeOf(err) != zmsg.Executed {
+			t.Errorf("%v, %v, expected internal, executed", got, err)
+		}
+	}
+}

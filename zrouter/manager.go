@@ -180,17 +180,37 @@ func Call[R any, PR interface {
 		if err := r.Err(); err != nil {
 			return nil, &RouteError{Key: k, Route: route, Outcome: zmsg.OutcomeOf(err), Cause: err}
 		}
-		if v, ok := r.Value.(PR); ok {
-			return v, nil
-		}
-		out := PR(new(R))
-		if err := proto.Unmarshal(r.Body, out); err != nil {
-			return nil, &RouteError{Key: k, Route: route, Outcome: zmsg.Executed, Cause: fmt.Errorf("the answer is no %T: %w", out, err)}
+		out, err := answerOf[R, PR](&r)
+		if err != nil {
+			return nil, &RouteError{Key: k, Route: route, Outcome: zmsg.Executed, Cause: err}
 		}
 		return out, nil
 	case <-ctx.Done():
 		return nil, &RouteError{Key: k, Outcome: zmsg.Unknown, Cause: errors.Join(zmsg.ErrTimeout, context.Cause(ctx))}
 	}
+}
+
+// answerOf returns the answer of a success, which is an R, or an error of CodeInternal that says what came instead. A handler that
+// answers nothing has answered with an empty R.
+func answerOf[R any, PR interface {
+	*R
+	proto.Message
+}](r *zmsg.Reply) (PR, error) {
+	out := PR(new(R))
+	switch v := r.Value.(type) {
+	case PR:
+		return v, nil
+	case nil:
+	default:
+		return nil, zmsg.Errorf(zmsg.CodeInternal, "the answer is a %T, not a %T", v, out)
+	}
+	if id, ok := zmsg.IDOf(out); ok && r.ID != 0 && r.ID != id {
+		return nil, zmsg.Errorf(zmsg.CodeInternal, "the answer has the message id %d, not the %d of a %T", r.ID, id, out)
+	}
+	if err := proto.Unmarshal(r.Body, out); err != nil {
+		return nil, zmsg.Errorf(zmsg.CodeInternal, "the answer is no %T: %v", out, err)
+	}
+	return out, nil
 }
 
 // waiter is a zmsg.Replier that a goroutine waits on.
