@@ -111,7 +111,10 @@ func (c *call) turn(res *residence) (run func(*zactor.Context), dropped func()) 
 			return
 		}
 		outcome := zmsg.ErrorReply(zmsg.ErrPanicked)
-		defer func() { to.Reply(token, &outcome) }() // also while it panics: then the residence is inside
+		defer func() { // also while it panics
+			res.unwind()
+			to.Reply(token, &outcome)
+		}()
 		c.work(zc)
 		res.finish()
 		outcome = zmsg.Reply{}
@@ -135,9 +138,9 @@ func (c *call) ran(r *zmsg.Reply) {
 	}
 	t := res.sh.lock()
 	c.reply = *r
-	if c.once != "" && res.ring != nil && (r.Code == zmsg.CodeOK || r.Outcome != zmsg.NotExecuted) {
+	if c.once != "" && res.ring != nil && res.running[c.once] == c {
 		delete(res.running, c.once)
-		if !res.dropped && r.Outcome != zmsg.Unknown && !res.inside.Load() {
+		if !res.dropped && (r.Code == zmsg.CodeOK || r.Outcome == zmsg.Executed) {
 			if err := res.ring.add(c.once, &kept); err == nil {
 				res.dirty.Store(true)
 			}
@@ -152,9 +155,12 @@ func (c *call) ran(r *zmsg.Reply) {
 		t.end()
 		return
 	}
+	if res.inside.Load() {
+		res.early.Store(true) // before Dirty is taken: what the handler says after it has to be told by itself
+	}
 	ev := entry.Event{Kind: entry.Ran, Req: c.req, Dirty: res.dirty.Swap(false)}
 	switch {
-	case r.Code == zmsg.CodePanicked && res.inside.Load():
+	case res.broken.Load():
 		ev.Kind, ev.Dirty = entry.Panicked, false
 		res.crashed = true
 	case c.durable.Load():
@@ -171,7 +177,7 @@ func (c *call) ran(r *zmsg.Reply) {
 			return
 		}
 	}
-	if res.deleted.Load() {
+	if res.leaving() {
 		t.tell(o, &entry.Event{Kind: entry.Leave})
 	}
 	t.cur = c

@@ -61,6 +61,10 @@ func (c *Context[S]) Delete() {
 	c.Save()
 }
 
+// Stop has the object leave the memory of this node when the handler has returned: saved, and given up. It goes before that of the
+// actor's Context, which would end the actor as it is.
+func (c *Context[S]) Stop() { c.cell.res.leave() }
+
 // cell is the actor of one object in memory.
 type cell[S any] struct {
 	shared *shared[S]

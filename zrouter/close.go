@@ -59,7 +59,8 @@ func (r *Report) failed(doing string, err error) error {
 }
 
 // Close is Drain, and then ends what the set runs: requests end with ErrClosing from then on. Objects that are not given up when ctx
-// ends are dropped, and stay the node's in their records until its lease has ended.
+// ends are dropped, and stay the node's in their records until its lease has ended. What hangs in code of the application, or in a store that
+// does not look at its context, is left behind then.
 // Errors: ctx's, with how much is left.
 func (s *ManagerSet) Close(ctx context.Context) (Report, error) {
 	var rep Report
@@ -69,6 +70,9 @@ func (s *ManagerSet) Close(ctx context.Context) (Report, error) {
 	s.closing.Store(true)
 	err := s.releaseAll(ctx, &rep)
 	s.end(&rep)
+	if hangs := errors.Join(s.pool.close(ctx), s.loader.close(ctx)); err == nil {
+		err = hangs
+	}
 	return rep, rep.failed("closing", err)
 }
 
@@ -80,8 +84,6 @@ func (s *ManagerSet) end(rep *Report) {
 	for _, k := range s.abandon(ErrClosing) {
 		rep.left(k)
 	}
-	s.pool.close()
-	s.loader.close()
 }
 
 // releaseAll gives up what is in memory, and waits for the end.

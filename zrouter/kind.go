@@ -110,6 +110,7 @@ func Handle[S, Q, R any, PQ message[Q], PR message[R]](fn func(c *Context[S], re
 		if done, err := c.enter(zc); done || err != nil {
 			return nil, err
 		}
+		defer c.res.unwind()
 		answer, err := fn(&c.ctx, req)
 		c.leave()
 		return answer, err
@@ -126,6 +127,7 @@ func HandleTell[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error, o
 		if done, err := c.enter(zc); done || err != nil {
 			return err
 		}
+		defer c.res.unwind()
 		err := fn(&c.ctx, msg)
 		c.leave()
 		return err

@@ -18,20 +18,24 @@ type residence struct {
 	encode  func() (zstore.Write, error) // set by the actor's start
 
 	deleted atomic.Bool // Context.Delete was called
+	leaves  atomic.Bool // Context.Stop was called
 	dirty   atomic.Bool // what Dirty said since the entry was told
 
 	inside  atomic.Bool // a handler runs: set in the actor's turn
+	early   atomic.Bool // an outcome was given meanwhile, which has taken what Dirty had said by then
+	broken  atomic.Bool // a handler did not return: it panicked
 	current *call       // whose handler runs; owned by the actor's turn
+	token   uint64      // with which its outcome is given
 
 	// Guarded by the shard's mu.
 	ref     zactor.Ref
 	rec     *zstore.Record // what to load: owned by the actor's start
 	ring    *doneRing
-	running map[string]struct{} // Once ids that run
-	dropped bool                // the entry has done with it
-	gone    bool                // its actor has ended
-	crashed bool                // by a panic
-	resting bool                // it leaves memory, and stays this node's
+	running map[string]*call // those with Once that run
+	dropped bool             // the entry has done with it
+	gone    bool             // its actor has ended
+	crashed bool             // by a panic
+	resting bool             // it leaves memory, and stays this node's
 	why     Reason
 	snap    *write // waits for the state
 	snapFn  func(*zactor.Context)
@@ -55,9 +59,13 @@ func (r *residence) begin(m *zmsg.Message, work *call) (done bool, err error) {
 			return done, err
 		}
 	}
+	if work != nil {
+		_, r.token = work.replier(runs)
+	}
 	r.current = work
 	if m != nil {
-		w, _ := m.Waiter()
+		var w zmsg.Waiter
+		w, r.token = m.Waiter()
 		r.current, _ = w.(*call)
 	}
 	r.inside.Store(true)
@@ -72,9 +80,10 @@ func (r *residence) once(m *zmsg.Message) (done bool, err error) {
 	_, runs := r.running[m.Once]
 	if !ran && !runs {
 		if r.running == nil {
-			r.running = make(map[string]struct{})
+			r.running = make(map[string]*call)
 		}
-		r.running[m.Once] = struct{}{}
+		w, _ := m.Waiter()
+		r.running[m.Once], _ = w.(*call)
 	}
 	sh.mu.Unlock()
 	switch {
@@ -92,25 +101,68 @@ func (r *residence) once(m *zmsg.Message) (done bool, err error) {
 func (r *residence) finish() {
 	r.inside.Store(false)
 	r.current = nil
+	if r.early.Load() {
+		r.early.Store(false)
+		r.tellChange()
+	}
 }
 
-// saveFirst has the answer of the message that is handled wait for the save.
+// unwind is called in the actor's turn when a handler has ended, also by a panic.
+func (r *residence) unwind() {
+	if r.inside.Load() {
+		r.broken.Store(true)
+	}
+}
+
+// saveFirst has the answer of the message that is handled wait for the save, unless it was given.
 func (r *residence) saveFirst() {
-	if r.current != nil {
-		r.current.durable.Store(true)
+	if c := r.current; c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if r.token>>1 == c.gen {
+			c.durable.Store(true)
+		}
 	}
 }
 
 // markDirty is called in the actor's turn. What a handler has changed is told with its outcome.
 func (r *residence) markDirty() {
-	if r.dirty.Swap(true) || r.inside.Load() {
+	if !r.dirty.Swap(true) && !r.inside.Load() {
+		r.tellChange()
+	}
+}
+
+// tellChange tells what no outcome will tell.
+func (r *residence) tellChange() {
+	t := r.sh.lock()
+	t.changed(r)
+	t.end()
+}
+
+// changed tells the entry of changes outside of requests, and that the object is to leave. While it is being loaded nothing is
+// told: then what loads it does so.
+func (t *turn) changed(r *residence) {
+	if r.dropped || r.o.res != r {
 		return
 	}
-	t := r.sh.lock()
-	if !r.dropped && r.dirty.Swap(false) {
+	if r.dirty.Swap(false) {
 		t.tell(r.o, &entry.Event{Kind: entry.Dirtied})
 	}
-	t.end()
+	if !r.dropped && r.leaving() {
+		t.tell(r.o, &entry.Event{Kind: entry.Leave})
+		t.settle(r.o)
+	}
+}
+
+// leaving reports that a handler has asked for the object's end, in memory or at all.
+func (r *residence) leaving() bool { return r.deleted.Load() || r.leaves.Load() }
+
+// leave is called in the actor's turn: the object is given up when what runs has ended.
+func (r *residence) leave() {
+	r.leaves.Store(true)
+	if !r.inside.Load() {
+		r.tellChange()
+	}
 }
 
 // save has the state written by w: in the next turn of the actor. The shard's mu is held. It reports false when the actor has

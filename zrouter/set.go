@@ -68,7 +68,7 @@ type Config struct {
 // executor runs job on another goroutine, and then what it returns.
 type executor interface {
 	do(job func() (done func()))
-	close()
+	close(ctx context.Context) error
 }
 
 const shardCount = 64

@@ -189,4 +189,4 @@ func (x simExecutor) do(job func() func()) {
 	})
 }
 
-func (x simExecutor) close() {}
+func (x simExecutor) close(context.Context) error { return nil }

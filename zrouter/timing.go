@@ -85,7 +85,7 @@ func (o *object) tick(res *residence) {
 	if !o.saveAt.IsZero() && !now.Before(o.saveAt) && !e.Writing {
 		o.saveAt = time.Time{}
 		ev := entry.Event{Kind: entry.SaveDue}
-		if res.deleted.Load() {
+		if res.leaving() {
 			ev.Kind = entry.Leave
 		}
 		t.tell(o, &ev)

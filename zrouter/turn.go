@@ -373,6 +373,7 @@ func (t *turn) load(o *object) {
 			s.residents.Add(1)
 			o.res, o.used, o.rec = res, t.time(), nil
 			t.tell(o, &entry.Event{Kind: entry.Loaded})
+			t.changed(res) // what OnActivate said
 		}
 	})
 }
