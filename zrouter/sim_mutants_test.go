@@ -38,6 +38,9 @@ var simMutants = []*simMutant{
 // The simulation catches every one.
 func TestSimulationMutants(t *testing.T) {
 	t.Parallel()
+	if raceEnabled {
+		t.Skip("one goroutine: the race detector only makes it slow")
+	}
 	for _, m := range simMutants {
 		caught := false
 		for seed := uint64(1); seed <= 2000 && !caught; seed++ {
