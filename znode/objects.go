@@ -119,6 +119,13 @@ func (o *objects) kinds() []zdiscovery.Kind {
 	return o.set.Kinds()
 }
 
+// lapsed has the objects stop to serve: the lease is over, perhaps before its time.
+func (o *objects) lapsed() {
+	if o.set != nil {
+		o.set.Lapse()
+	}
+}
+
 // rejoined makes m's the epoch of the set. In this order: under the lost lease it does not serve, under the new one only with the new
 // epoch.
 func (o *objects) rejoined(m zdiscovery.Member) {

@@ -36,6 +36,7 @@ func (n *Node) rejoin(ctx context.Context) error {
 	old := n.Self()
 	n.log.Warn("the node is out of the cluster: its lease ended (etcd was away for longer, or the process stood still); it joins again",
 		"lost", n.Self().String())
+	n.objects.lapsed()
 	limit := n.cfg.Settings.Start.Timeout + n.cfg.Settings.Etcd.Lease*5/4 // as at the start
 	for {
 		m, err := n.joinAgain(ctx, limit)

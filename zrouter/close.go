@@ -195,11 +195,17 @@ func (s *ManagerSet) Rejoin(self zmsg.NodeRef) {
 	s.suspended.Store(true)
 	dropped := s.abandon(errLapsed)
 	s.self.Set(self)
-	s.until.Store(0)
-	s.lapsed()
+	s.Lapse()
 	if len(dropped) > 0 {
 		s.log.Warn("joined again: the objects that were in memory are dropped", "objects", len(dropped))
 	}
+}
+
+// Lapse has the set look at Members.ServeUntil at once, which has gone back: a lease that somebody revoked. That it passes is seen
+// without it.
+func (s *ManagerSet) Lapse() {
+	s.until.Store(0)
+	s.lapsed()
 }
 
 // lapsed has lease look at once, also when the set is suspended.

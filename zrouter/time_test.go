@@ -267,3 +267,27 @@ func TestDelete(t *testing.T) {
 		t.Errorf("%+v", rec)
 	}
 }
+
+// What ran just before the lease ended is told after a save that proves the ownership, not after the save delay.
+func TestSuspendedSaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lease = time.Second
+		slow := logs()
+		slow.Handlers[0] = zrouter.Handle(func(c *logContext, req *testpb.Append) (*testpb.Appended, error) {
+			time.Sleep(2 * time.Second)
+			return add(c, req.Line), nil
+		})
+		a := w.start("a", zrouter.Settings{SaveDelay: 10 * time.Minute}, slow)
+		began := time.Now()
+		if n, err := a.append("x", "1"); err != nil || n != 1 {
+			t.Errorf("%d, %v", n, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("told after %v", took)
+		}
+		if rec, _ := w.record("x"); len(decode(t, rec.State).Lines) != 1 {
+			t.Errorf("told, and not saved: %v", rec)
+		}
+	})
+}

@@ -62,6 +62,9 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 		if s.Phase != Reading && s.Phase != Handing { // where another is to be asked
 			s.refuseAll(Unavailable)
 		}
+		if len(s.held) > 0 { // without a lease a write alone lets them be told
+			s.saveHeld()
+		}
 	case Resume:
 		s.resume()
 	case Told:
@@ -393,6 +396,9 @@ func (s *step) ran(ev *Event) {
 		s.do(Effect{Op: Ack, Req: ev.Req})
 	default:
 		s.held = append(s.held, held{req: ev.Req})
+		if s.Suspended {
+			s.saveHeld()
+		}
 	}
 	s.releaseIfIdle()
 	s.commitIfQuiet()

@@ -112,7 +112,7 @@ func (s *step) ackSaved() {
 	}
 	s.held = kept
 	for _, h := range s.held { // ran while the save was under way
-		if h.req.Durable {
+		if h.req.Durable || s.Suspended {
 			s.saveHeld()
 			break
 		}
