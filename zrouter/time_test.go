@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -288,6 +289,32 @@ func TestSuspendedSaves(t *testing.T) {
 		}
 		if rec, _ := w.record("x"); len(decode(t, rec.State).Lines) != 1 {
 			t.Errorf("told, and not saved: %v", rec)
+		}
+	})
+}
+
+// An object whose state has been too large for too long takes nothing but what its manager does, which may make it smaller.
+func TestTooLargeForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.db = memstore.NewWith(memstore.Config{MaxState: 1000})
+		a := w.start("a", zrouter.Settings{}, logs())
+		if _, err := a.append("x", strings.Repeat("y", 2000)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if _, err := a.append("x", "2"); !errors.Is(err, zrouter.ErrTooLarge) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+			t.Errorf("%v", err)
+		}
+		m, err := zrouter.ManagerOf[*testpb.Log](a.set, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Do(t.Context(), key("x"), func(c *logContext) error { c.SetState(new(testpb.Log)); c.Save(); return nil }); err != nil {
+			t.Error(err)
+		}
+		if n, err := a.append("x", "3"); err != nil || n != 1 {
+			t.Errorf("%d, %v", n, err)
 		}
 	})
 }

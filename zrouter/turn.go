@@ -293,6 +293,11 @@ func unreachable(err error) bool {
 	return errors.Is(err, zmsg.ErrUnavailable) || errors.Is(err, zmsg.ErrUnknownActor) || errors.Is(err, zmsg.ErrNodeLost)
 }
 
+// errGrown is what requests end with for an object whose state has been too large to be saved for longer than may be.
+var errGrown error = &zmsg.Error{
+	Code: zmsg.CodeTooLarge, Outcome: zmsg.NotExecuted, Text: "the object's state is above the store's limit, so it takes no requests: make it smaller, with Manager.Do",
+}
+
 // answer refuses a request.
 func (t *turn) answer(o *object, x *entry.Effect) {
 	c := t.take(o, x.Req.ID)
@@ -305,6 +310,9 @@ func (t *turn) answer(o *object, x *entry.Effect) {
 	}
 	switch {
 	case x.Cause == entry.Broken && c.reply.Code != zmsg.CodeOK: // the outcome of the handler says it
+	case x.Cause == entry.Unavailable && o.entry.TooOld && errors.Is(o.why, zstore.ErrTooLarge):
+		c.fail(errGrown)
+		t.sh.set.refused(o, x.Cause)
 	case (x.Cause == entry.Unusable || x.Cause == entry.Unsavable) && o.why != nil:
 		c.fail(refusal(x.Cause, o.why))
 		t.sh.set.refused(o, x.Cause)
@@ -361,7 +369,9 @@ func (t *turn) load(o *object) {
 				err = zmsg.ErrStopped
 			}
 			if err != nil {
-				o.log().Error("the object cannot be loaded", "kind", o.name(), "err", err)
+				if n, ok := s.counts.seldom(); ok {
+					o.log().Error("the object cannot be loaded", "kind", o.name(), "err", err, "suppressed", n)
+				}
 				o.kind.counts.unloaded.Inc()
 				o.why = err
 				t.tell(o, &entry.Event{Kind: entry.LoadFailed})

@@ -105,9 +105,9 @@ func (s *step) asked(r Req) {
 		s.forward(r, s.Route)
 	case Active:
 		switch {
-		case s.Suspended, s.TooOld:
+		case s.Suspended, s.TooOld && !r.Work: // work may make a state smaller that cannot be saved
 			s.answer(r, Unavailable)
-		case !s.Admits():
+		case !s.Admits() && (!s.TooOld || s.Unknown || s.Leaving):
 			s.wait(r)
 		case r.Hint > s.Route.Version:
 			// Never give anything up because of a hint; nor serve before the record was looked at.
