@@ -56,6 +56,7 @@ type Req struct {
 type held struct {
 	req   Req
 	saved bool // a save under way has its effect
+	idle  bool // it had none: the save began before it ran, and proves nothing of the ownership since
 }
 
 // Entry is what is known of one object on one node. The zero Entry is Absent. It is the node's under one epoch: a node that

@@ -85,7 +85,7 @@ func (s *step) commitIfQuiet() {
 	}
 	s.Phase, s.Writing, s.Dirty = Moving, true, false
 	for i := range s.held {
-		s.held[i].saved = true
+		s.held[i].saved, s.held[i].idle = true, false
 	}
 	s.do(Effect{Op: Move, Route: s.Route, Rev: s.Rev})
 }

@@ -390,7 +390,7 @@ func (s *step) ran(ev *Event) {
 	s.Dirty = s.Dirty || ev.Dirty
 	switch {
 	case ev.Req.Durable && (s.Dirty || s.Writing):
-		s.held = append(s.held, held{req: ev.Req, saved: !s.Dirty}) // it has changed nothing: the write under way has all that it saw
+		s.held = append(s.held, held{req: ev.Req, saved: !s.Dirty, idle: !s.Dirty}) // the write under way has all that it saw
 		s.saveHeld()
 	case (s.Phase == Active || s.Phase == Freezing) && !s.Suspended && !s.Unknown:
 		s.do(Effect{Op: Ack, Req: ev.Req})

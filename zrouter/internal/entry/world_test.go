@@ -247,7 +247,7 @@ func (e *enc) entry(x *Entry) {
 	e.n(uint64(len(x.held)))
 	for _, h := range x.held {
 		e.req(h.req)
-		e.is(h.saved)
+		e.is(h.saved, h.idle)
 	}
 }
 

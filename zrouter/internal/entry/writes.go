@@ -104,9 +104,13 @@ func (s *step) unsaved() {
 func (s *step) ackSaved() {
 	kept := s.held[:0]
 	for _, h := range s.held {
-		if h.saved {
+		switch {
+		case h.saved && h.idle && s.Suspended: // as from memory: when the lease is back, if it is
+			h.req.Durable, h.saved = false, false
+			kept = append(kept, h)
+		case h.saved:
 			s.do(Effect{Op: Ack, Req: h.req})
-		} else {
+		default:
 			kept = append(kept, h)
 		}
 	}
@@ -145,7 +149,7 @@ func (s *step) save() {
 	}
 	s.Writing, s.Dirty = true, false
 	for i := range s.held {
-		s.held[i].saved = true
+		s.held[i].saved, s.held[i].idle = true, false
 	}
 	s.do(Effect{Op: Save, Route: s.Route, Rev: s.Rev})
 }
@@ -172,7 +176,7 @@ func (s *step) release() {
 	s.bare = s.Phase == Loading
 	s.Phase, s.Writing, s.Leaving, s.Dirty = Releasing, true, true, false
 	for i := range s.held {
-		s.held[i].saved = true
+		s.held[i].saved, s.held[i].idle = true, false
 	}
 	s.do(Effect{Op: Release, Route: s.Route, Rev: s.Rev})
 }
