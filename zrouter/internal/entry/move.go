@@ -6,6 +6,7 @@ import "zgame/zmsg"
 // target: it agrees (Expect), is handed the object (Loading), Active. The write of Moving is what changes the owner; everything behind it
 // can be lost, and is said again or found in the record.
 
+//go:noinline
 func (s *step) move(ev *Event) {
 	switch ev.Kind { //nolint:exhaustive // Step has the others
 	case Transfer:
@@ -51,6 +52,8 @@ func (s *step) transfer(ev *Event) {
 }
 
 // notMoved ends a transfer that has not happened.
+//
+//go:noinline
 func (s *step) notMoved(why Cause) {
 	if s.Target.IsZero() {
 		return
@@ -72,6 +75,8 @@ func (s *step) freeze() {
 }
 
 // thaw has the object serve on.
+//
+//go:noinline
 func (s *step) thaw(why Cause) {
 	s.notMoved(why)
 	s.Phase = Active
@@ -79,6 +84,8 @@ func (s *step) thaw(why Cause) {
 }
 
 // commitIfQuiet writes the new owner once nothing runs and no save is under way.
+//
+//go:noinline
 func (s *step) commitIfQuiet() {
 	if s.Phase != Freezing || s.Running > 0 || s.Writing {
 		return

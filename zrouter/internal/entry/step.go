@@ -3,7 +3,8 @@ package entry
 // maxRounds is how often requests wait for reading and claiming before they are refused.
 const maxRounds = 3
 
-// step is one run of Step.
+// step is one run of Step. What it is made of is not inlined: together the effects that all of it would put on the stack make it grow in
+// each goroutine of an actor that has just begun, which costs more than all the calls.
 type step struct {
 	*Entry
 	f   *Facts
@@ -87,8 +88,10 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 
 func (s *step) do(x Effect) { s.out = append(s.out, x) }
 
+//go:noinline
 func (s *step) answer(r Req, why Cause) { s.do(Effect{Op: Answer, Req: r, Cause: why, Route: s.Route}) }
 
+//go:noinline
 func (s *step) asked(r Req) {
 	switch s.Phase {
 	case Absent:
@@ -129,6 +132,8 @@ func (s *step) asked(r Req) {
 }
 
 // wait puts r behind the others.
+//
+//go:noinline
 func (s *step) wait(r Req) {
 	if len(s.Queue) >= s.f.MaxQueue {
 		s.answer(r, Busy)
@@ -143,6 +148,7 @@ func (s *step) take() []Req {
 	return q
 }
 
+//go:noinline
 func (s *step) refuseAll(why Cause) {
 	for _, r := range s.take() {
 		s.answer(r, why)
@@ -150,11 +156,14 @@ func (s *step) refuseAll(why Cause) {
 }
 
 // look reads the record for the requests that wait.
+//
+//go:noinline
 func (s *step) look() {
 	s.Phase, s.rounds = Reading, 0
 	s.startRead()
 }
 
+//go:noinline
 func (s *step) startRead() {
 	if s.reading {
 		s.again = true
@@ -173,6 +182,7 @@ func (s *step) lookOrRest() {
 	}
 }
 
+//go:noinline
 func (s *step) read(ev *Event) {
 	s.reading = false
 	if s.again {
@@ -230,6 +240,8 @@ func (s *step) checked(ev *Event) {
 }
 
 // decide sends the requests that wait where the record says.
+//
+//go:noinline
 func (s *step) decide(ev *Event) {
 	nobody := !ev.Found || ev.Route.Owner.IsZero() || ev.OwnerDead ||
 		ev.Route.Owner.ID == s.f.Self.ID && ev.Route.Owner.Epoch < s.f.Self.Epoch
@@ -257,6 +269,8 @@ func (s *step) decide(ev *Event) {
 }
 
 // cached makes r the route, and forwards what waits.
+//
+//go:noinline
 func (s *step) cached(r Route) {
 	s.Route, s.Phase = r, Cached
 	for _, q := range s.take() {
@@ -265,6 +279,8 @@ func (s *step) cached(r Route) {
 }
 
 // place finds an owner for what nobody owns: this node, or its home.
+//
+//go:noinline
 func (s *step) place(ev *Event) {
 	wanted := false // of this node: by its home, by one that took this node for the home, or by name
 	for _, q := range s.take() {
@@ -304,6 +320,7 @@ func (s *step) place(ev *Event) {
 	}
 }
 
+//go:noinline
 func (s *step) forward(r Req, to Route) {
 	switch {
 	case r.Own:
@@ -317,6 +334,7 @@ func (s *step) forward(r Req, to Route) {
 	}
 }
 
+//go:noinline
 func (s *step) undelivered(ev *Event) {
 	if s.Phase == Cached && s.Route.Version == ev.Route.Version {
 		s.Phase = Absent
@@ -332,12 +350,16 @@ func (s *step) undelivered(ev *Event) {
 }
 
 // fence ends a residence whose record is another's.
+//
+//go:noinline
 func (s *step) fence() {
 	s.forget(false)
 	s.lookOrRest()
 }
 
 // forget drops the memory, and what was not told of it is lost.
+//
+//go:noinline
 func (s *step) forget(saved bool) {
 	if !s.bare {
 		s.do(Effect{Op: Drop, Saved: saved})
@@ -350,6 +372,7 @@ func (s *step) forget(saved bool) {
 	s.Dirty, s.Leaving, s.TooOld, s.bare, s.resumed = false, false, false, false, false
 }
 
+//go:noinline
 func (s *step) loaded() {
 	s.Phase = Active
 	if s.resumed {
@@ -361,6 +384,8 @@ func (s *step) loaded() {
 }
 
 // goOn does what had to wait for the phase to be Active and nothing unknown.
+//
+//go:noinline
 func (s *step) goOn() {
 	if s.Phase != Active || s.Unknown {
 		return
@@ -376,6 +401,7 @@ func (s *step) goOn() {
 	}
 }
 
+//go:noinline
 func (s *step) run(r Req) {
 	if r.Own && !r.Work {
 		s.do(Effect{Op: Ack, Req: r})
@@ -385,6 +411,7 @@ func (s *step) run(r Req) {
 	s.do(Effect{Op: Run, Req: r})
 }
 
+//go:noinline
 func (s *step) ran(ev *Event) {
 	s.Running--
 	s.Dirty = s.Dirty || ev.Dirty
@@ -405,6 +432,8 @@ func (s *step) ran(ev *Event) {
 }
 
 // panicked drops a memory that may be half changed; the last saved record is loaded again.
+//
+//go:noinline
 func (s *step) panicked(r Req) {
 	s.answer(r, Broken)
 	writing := s.Writing
@@ -416,6 +445,7 @@ func (s *step) panicked(r Req) {
 	s.lookOrRest()
 }
 
+//go:noinline
 func (s *step) resume() {
 	s.Suspended = false
 	switch s.Phase { //nolint:exhaustive // the others look at the record before they serve

@@ -2,6 +2,7 @@ package entry
 
 // How writes end, and what they let be told.
 
+//go:noinline
 func (s *step) wrote(ev *Event) {
 	s.Writing, s.Unknown = false, false
 	switch s.Phase { //nolint:exhaustive // in the others no write is under way
@@ -28,6 +29,7 @@ func (s *step) wrote(ev *Event) {
 	}
 }
 
+//go:noinline
 func (s *step) conflicted() {
 	s.Writing, s.Unknown = false, false
 	switch s.Phase {
@@ -46,6 +48,7 @@ func (s *step) conflicted() {
 	}
 }
 
+//go:noinline
 func (s *step) failed(ev *Event) {
 	s.Writing, s.Unknown = false, false
 	if ev.Unsavable {
@@ -101,6 +104,8 @@ func (s *step) unsaved() {
 }
 
 // ackSaved tells the successes that a save proves: their effect is in the record.
+//
+//go:noinline
 func (s *step) ackSaved() {
 	kept := s.held[:0]
 	for _, h := range s.held {
@@ -131,6 +136,8 @@ func (s *step) saveHeld() {
 }
 
 // ackServed tells the successes that waited for the lease alone.
+//
+//go:noinline
 func (s *step) ackServed() {
 	kept := s.held[:0]
 	for _, h := range s.held {
@@ -143,6 +150,7 @@ func (s *step) ackServed() {
 	s.held = kept
 }
 
+//go:noinline
 func (s *step) save() {
 	if s.Phase != Active && s.Phase != Checking || !s.Dirty || s.Writing {
 		return
@@ -154,6 +162,7 @@ func (s *step) save() {
 	s.do(Effect{Op: Save, Route: s.Route, Rev: s.Rev})
 }
 
+//go:noinline
 func (s *step) leave() {
 	switch s.Phase { //nolint:exhaustive // the others own nothing, or give it up already
 	case Cached:
@@ -171,6 +180,8 @@ func (s *step) releaseIfIdle() {
 }
 
 // release gives the ownership up; after LoadFailed there is nothing in memory.
+//
+//go:noinline
 func (s *step) release() {
 	s.notMoved(Unavailable)
 	s.bare = s.Phase == Loading
