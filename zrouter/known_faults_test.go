@@ -31,12 +31,14 @@ func TestNodesJoinUnderTraffic(t *testing.T) {
 	w := newWorld(t, "a")
 	const keys, callers = 300, 6
 	var stop atomic.Bool
+	var asked atomic.Int64 // keys that are asked for so far: the others are first asked for when further nodes have joined
+	asked.Store(keys / 3)
 	var wg sync.WaitGroup
 	acked := make([][]int, callers) // by caller, how many lines each key has of it
 	for c := range callers {
 		acked[c] = make([]int, keys)
 		wg.Go(func() {
-			for i := c; !stop.Load(); i = (i + 7) % keys {
+			for i := c; !stop.Load(); i = (i + 7) % int(asked.Load()) {
 				nodes := w.all()
 				n := nodes[rand.IntN(len(nodes))]
 				if _, err := n.append(fmt.Sprint("k", i), fmt.Sprint(c)); err != nil {
@@ -57,7 +59,9 @@ func TestNodesJoinUnderTraffic(t *testing.T) {
 	}
 	eventually(t, "some keys are there", func() bool { return reached() > keys/10 })
 	w.start("b", zrouter.Settings{}, logs())
+	asked.Store(2 * keys / 3)
 	w.start("c", zrouter.Settings{}, logs())
+	asked.Store(keys)
 	eventually(t, "all keys are there", func() bool { return reached() == keys })
 	stop.Store(true)
 	wg.Wait()

@@ -42,7 +42,7 @@ func TestMemory(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	each := (float64(heap()-before) - stored) / objects
+	each := (float64(heap()) - float64(before) - stored) / objects
 	t.Logf("%.0f bytes for each object in memory", each)
 	if each > 2500 {
 		t.Errorf("%.0f bytes for each object in memory, want 2500 at most", each)
