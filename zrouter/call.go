@@ -49,6 +49,9 @@ func (s *ManagerSet) newCall(k zmsg.Key, m *zmsg.Message) *call {
 	if m != nil {
 		c.to, c.token = m.TakeReplier()
 		c.once = m.Once
+		if kind := s.kinds[k.Type]; kind != nil { // also where it is forwarded: it may come back, and run here
+			c.req.Durable = kind.durable[m.ID]
+		}
 	}
 	return c
 }
@@ -166,17 +169,7 @@ func (c *call) ran(r *zmsg.Reply) {
 	case c.durable.Load():
 		c.req.Durable, ev.Req.Durable = true, true
 	}
-	t.now = res.sh.set.clock.Now()
-	if !res.sh.set.serving(t.now) {
-		res.sh.set.lapse()
-		t.tell(o, &entry.Event{Kind: entry.Suspend})
-		if res.dropped {
-			c.fail(errLost)
-			t.ended = append(t.ended, c)
-			t.end()
-			return
-		}
-	}
+	t.serving(o)
 	if res.leaving() {
 		t.tell(o, &entry.Event{Kind: entry.Leave})
 	}
@@ -211,12 +204,7 @@ func (c *call) undelivered() {
 		return
 	}
 	o := t.object(c.key)
-	t.cur = c
-	t.tell(o, &entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route})
-	if t.cur != nil {
-		o.keep(c)
-		t.cur = nil
-	}
+	t.tellOf(c, o, &entry.Event{Kind: entry.Undelivered, Req: c.req, Route: c.route})
 	t.settle(o)
 	t.end()
 }

@@ -109,9 +109,7 @@ func (c *cell[S]) OnStop(zc *zactor.Context, _ zactor.Reason) {
 
 // encode makes the write of the state as it is. It runs in a turn of the actor.
 func (c *cell[S]) encode() (w zstore.Write, err error) {
-	w.Schema = c.shared.kind.Version
-	w.State, err = c.shared.kind.Codec.Append(nil, c.state)
-	return w, err
+	return c.shared.write(c.state)
 }
 
 // enter begins the handling of a message. done says that it was handled before, and has its answer.

@@ -2,8 +2,8 @@ package zrouter
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 
 	"zgame/zmsg"
 	"zgame/zrouter/internal/entry"
@@ -52,19 +52,8 @@ func (s *ManagerSet) Receive(e *zmsg.Envelope, m *zmsg.Message) {
 		m.Release()
 		return
 	}
-	k := e.Key
-	sh := s.shard(k)
-	sh.mu.Lock()
-	o := sh.objects[k]
-	if o != nil {
-		k = o.key
-	}
-	sh.mu.Unlock()
-	if o == nil {
-		k = cloneKey(k)
-	}
-	c := s.newCall(k, m)
-	c.hint, c.req.Hint, c.req.Hops = e.Version, e.Version, uint8(min(m.Hops, 255))
+	c := s.newCall(e.Key, m) // ask gives it a key that lasts
+	c.hint, c.req.Hint, c.req.Hops = e.Version, e.Version, uint8(min(max(m.Hops, 1), 255))
 	if !e.Owner.IsZero() {
 		c.origin = s.nodeRef(e.Owner)
 	}
@@ -78,7 +67,7 @@ func (s *ManagerSet) nodeRef(n zmsg.NodeRef) zmsg.NodeRef {
 			return o.Ref
 		}
 	}
-	return zmsg.NodeRef{ID: string(append([]byte(nil), n.ID...)), Epoch: n.Epoch}
+	return zmsg.NodeRef{ID: strings.Clone(n.ID), Epoch: n.Epoch}
 }
 
 // ask tells the entry of a call.
@@ -94,9 +83,6 @@ func (s *ManagerSet) ask(c *call) {
 	}
 	o := t.object(c.key)
 	c.key = o.key
-	if m := c.m; m != nil && o.kind != nil {
-		c.req.Durable = o.kind.durable[m.ID]
-	}
 	t.serving(o)
 	if o.entry.Phase == entry.Cached && s.dead(o.entry.Route.Owner) {
 		t.tell(o, &entry.Event{Kind: entry.Expired}) // it may be there still, and say that it does not serve
@@ -108,12 +94,7 @@ func (s *ManagerSet) ask(c *call) {
 		t.end()
 		return
 	}
-	t.cur = c
-	t.tell(o, &entry.Event{Kind: entry.Asked, Req: c.req})
-	if t.cur != nil {
-		o.keep(c)
-		t.cur = nil
-	}
+	t.tellOf(c, o, &entry.Event{Kind: entry.Asked, Req: c.req})
 	t.settle(o)
 	t.end()
 }
@@ -149,9 +130,6 @@ func (sh *shard) fresh(c *call) bool {
 // caller waits in an entry, or there would be one.
 func (c *call) direct() {
 	c.req.Hops, c.req.Hint = 1, max(c.req.Hint, c.route.Version)
-	if k := c.set.kinds[c.key.Type]; k != nil { // it may run here, where it does not arrive there
-		c.req.Durable = k.durable[c.m.ID]
-	}
 	switch away, err := c.transmit(); {
 	case away:
 	case err == nil:
@@ -234,12 +212,9 @@ func askOnline(s *ManagerSet, hook func(context.Context, zmsg.Key) (Route, error
 		}
 	}()
 	set := s.settingsOf(k)
-	for try := 0; ; try++ {
-		ctx, cancel := s.storeContext()
+	err = s.again(set.RetryMaxTTL, set.ObjectRetryInterval, func(ctx context.Context) (err error) {
 		r, err = hook(ctx, k)
-		cancel()
-		if !errors.Is(err, ErrAgain) || try+1 >= set.RetryMaxTTL || !s.pause(s.jitter(set.ObjectRetryInterval)) {
-			return r, err
-		}
-	}
+		return err
+	})
+	return r, err
 }

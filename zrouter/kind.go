@@ -189,7 +189,7 @@ func (k Kind[S]) spec() (*kind, error) {
 		typ: k.Type, name: k.Name, state: reflect.TypeFor[S](), version: k.Version, onDemand: k.Create != nil, store: k.Store, code: k.Settings,
 		handlers: make(map[uint32]handlerOptions), durable: make(map[uint32]bool), online: k.PullOnlineServer,
 	}
-	shared := &shared[S]{kind: k, of: out}
+	shared := &shared[S]{kind: k}
 	for i, h := range k.Handlers {
 		if h.err != nil {
 			faults = append(faults, fmt.Errorf("zrouter: kind %q: handler %d: %w", k.Name, i, h.err))
@@ -209,11 +209,7 @@ func (k Kind[S]) spec() (*kind, error) {
 	}
 	slices.SortFunc(shared.handlers, func(a, b zactor.Handler) int { return int(int64(a.ID()) - int64(b.ID())) })
 	out.create = func(key zmsg.Key) (w zstore.Write, err error) { return shared.create(key) }
-	out.encode = func(state any) (w zstore.Write, err error) {
-		w.Schema = k.Version
-		w.State, err = k.Codec.Append(nil, state.(S))
-		return w, err
-	}
+	out.encode = func(state any) (zstore.Write, error) { return shared.write(state.(S)) }
 	out.actor = func(r *residence) zactor.Actor { return &cell[S]{shared: shared, res: r} }
 	return out, errors.Join(faults...)
 }
@@ -221,7 +217,6 @@ func (k Kind[S]) spec() (*kind, error) {
 // shared is what the actors of one kind share.
 type shared[S any] struct {
 	kind     Kind[S]
-	of       *kind
 	handlers []zactor.Handler
 }
 
@@ -238,6 +233,11 @@ func (s *shared[S]) create(key zmsg.Key) (w zstore.Write, err error) {
 	if err != nil {
 		return w, err
 	}
+	return s.write(state)
+}
+
+// write makes the write of a state.
+func (s *shared[S]) write(state S) (w zstore.Write, err error) {
 	w.Schema = s.kind.Version
 	w.State, err = s.kind.Codec.Append(nil, state)
 	return w, err

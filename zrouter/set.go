@@ -272,28 +272,27 @@ func (s *ManagerSet) storeContext() (context.Context, context.CancelFunc) {
 // readRecord reads a record; a store that says ErrAgain is asked again.
 func (s *ManagerSet) readRecord(store zstore.Store, k zmsg.Key) (rec zstore.Record, err error) {
 	set := s.settingsOf(k)
+	err = s.again(set.RetryMaxTTL, set.CacheRetryInterval, func(ctx context.Context) (err error) {
+		rec, err = store.Read(ctx, k)
+		return err
+	})
+	return rec, err
+}
+
+// again calls what may say ErrAgain, and does so again after a random wait then, a bounded number of times.
+func (s *ManagerSet) again(times int, wait time.Duration, call func(ctx context.Context) error) error {
 	for try := 0; ; try++ {
 		ctx, cancel := s.storeContext()
-		rec, err = store.Read(ctx, k)
+		err := call(ctx)
 		cancel()
-		if !errors.Is(err, ErrAgain) || try+1 >= set.RetryMaxTTL || !s.pause(s.jitter(set.CacheRetryInterval)) {
-			return rec, err
+		if !errors.Is(err, ErrAgain) || try+1 >= times || !s.pause(s.jitter(wait)) {
+			return err
 		}
 	}
 }
 
 // pause waits; it reports false when the set closed first.
-func (s *ManagerSet) pause(d time.Duration) bool {
-	done := make(chan struct{})
-	t := s.clock.AfterFunc(d, func() { close(done) })
-	select {
-	case <-done:
-		return true
-	case <-s.ctx.Done():
-		t.Stop()
-		return false
-	}
-}
+func (s *ManagerSet) pause(d time.Duration) bool { return s.nap(s.ctx, d) == nil }
 
 // after calls f, d from now, unless the set is closed then.
 func (s *ManagerSet) after(d time.Duration, f func()) {

@@ -1,7 +1,6 @@
 package zrouter
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -43,12 +42,7 @@ func (sh *shard) lock() *turn {
 func (t *turn) end() {
 	for i := 0; i < len(t.next); i++ {
 		f := t.next[i]
-		t.cur = f.cur
-		t.tell(f.o, &f.ev)
-		if t.cur != nil {
-			f.o.keep(t.cur)
-			t.cur = nil
-		}
+		t.tellOf(f.cur, f.o, &f.ev)
 		t.settle(f.o)
 	}
 	for i, o := range t.touched {
@@ -148,6 +142,16 @@ func (t *turn) tell(o *object, ev *entry.Event) {
 		o.at = t.sh.set.seconds(t.time())
 	}
 	o.watch(t, ev.Kind)
+}
+
+// tellOf is tell of an event of c, which waits in the object where that does not end it. c is nil where it is nobody's.
+func (t *turn) tellOf(c *call, o *object, ev *entry.Event) {
+	t.cur = c
+	t.tell(o, ev)
+	if t.cur != nil {
+		o.keep(c)
+		t.cur = nil
+	}
 }
 
 // serving tells the entry if the lease is not valid: the timer that does so may come later than what it is about to tell, after a pause.
@@ -416,231 +420,4 @@ func (t *turn) drop(o *object, saved bool) {
 	if t.sh.set.group.Stop(res.ref) != nil && res.gone {
 		o.old = nil
 	}
-}
-
-// read reads the record.
-func (t *turn) read(o *object) {
-	o.ios++
-	s := t.sh.set
-	k, store := o.key, s.storeOf(o)
-	s.pool.do(func() func() {
-		rec, err := s.readRecord(store, k)
-		return func() {
-			t := o.sh.lock()
-			defer t.end()
-			o.ios--
-			ev := entry.Event{Kind: entry.HasRead}
-			switch {
-			case err == nil:
-				ev.Found = true
-			case errors.Is(err, zstore.ErrNotFound):
-			default:
-				ev.Kind = entry.ReadFailed
-				s.storeFailed(o, zstore.OpRead, err)
-			}
-			if ev.Kind == entry.HasRead {
-				ev.Route, ev.Rev = Route{Owner: rec.Own.Node, Version: rec.Own.Version}, rec.Rev
-				if ev.Found {
-					ev.OwnerDead = s.dead(rec.Own.Node)
-				}
-				if o.entry.Phase == entry.Reading {
-					o.rec = &rec
-					if ev.Found && o.kind != nil && rec.Schema > o.kind.version {
-						o.why = tooNew(rec.Schema, o.kind.version)
-					}
-				}
-			}
-			t.tell(o, &ev)
-			switch {
-			case ev.Kind == entry.HasRead:
-				o.looks = 0
-			case o.res != nil && o.entry.Suspended && !s.suspended.Load():
-				o.resumeLater()
-			}
-			t.settle(o)
-		}
-	})
-}
-
-// write begins a write of the record.
-func (t *turn) write(o *object, x *entry.Effect) {
-	s := t.sh.set
-	w := &write{o: o, op: x.Op}
-	w.change = zstore.Change{Key: o.key, Own: zstore.Own{Node: x.Route.Owner, Version: x.Route.Version}, Rev: x.Rev, WID: s.newWID()}
-	o.write = w
-	o.ios++
-	switch x.Op { //nolint:exhaustive // those that write
-	case entry.Create:
-		w.change.Op, w.change.Node = zstore.OpCreate, s.self.Ref()
-		w.make = o.kind.create
-		for _, q := range o.entry.Queue {
-			if c := o.calls[q.ID]; c != nil && c.make != nil {
-				w.make = c.make
-				break
-			}
-		}
-		t.start(w)
-	case entry.Claim:
-		w.change.Op, w.change.Node = zstore.OpClaim, s.self.Ref()
-		t.start(w)
-	case entry.Save, entry.Release:
-		w.change.Op = zstore.OpSave
-		if x.Op == entry.Release {
-			w.change.Op = zstore.OpMove
-			if o.res != nil && o.res.deleted.Load() {
-				w.change.Op = zstore.OpDelete
-				t.start(w)
-				return
-			}
-		}
-		if o.res == nil { // never in memory: as it was read
-			w.change.Write = zstore.Write{Schema: o.rec.Schema, State: o.rec.State, Done: o.rec.Done}
-			t.start(w)
-			return
-		}
-		if !o.res.save(w) {
-			// Its actor has ended, and says so next: then the entry drops it.
-			t.failedLater(w)
-		}
-	}
-}
-
-// failedLater tells that a write was never begun.
-func (t *turn) failedLater(w *write) {
-	o := w.o
-	t.sh.set.pool.do(func() func() {
-		return func() {
-			t := o.sh.lock()
-			t.landed(w, zstore.Record{}, errEncode)
-			t.end()
-		}
-	})
-}
-
-// start issues a write that has all it needs.
-func (t *turn) start(w *write) {
-	s := t.sh.set
-	store := s.storeOf(w.o)
-	s.pool.do(func() func() {
-		if w.op == entry.Create {
-			data, err := w.make(w.o.key)
-			if err != nil {
-				return func() { w.settle(zstore.Record{}, &createError{err}) }
-			}
-			w.change.Write = data
-		}
-		ctx, cancel := s.storeContext()
-		defer cancel()
-		rec, err := w.change.Do(ctx, store)
-		return func() { w.settle(rec, err) }
-	})
-}
-
-// resolve finds out what became of a write, after a wait.
-func (t *turn) resolve(w *write) {
-	s := t.sh.set
-	w.tries++
-	wait := s.jitter(backoff(w.tries, 5*time.Millisecond, time.Second))
-	store := s.storeOf(w.o)
-	s.after(wait, func() {
-		s.pool.do(func() func() {
-			ctx, cancel := s.storeContext()
-			defer cancel()
-			rec, err := settleWrite(ctx, store, &w.change)
-			return func() { w.settle(rec, err) }
-		})
-	})
-}
-
-// settleWrite is one round of finding out what became of a write: it reads, and issues the write again where the record is as before.
-// Errors: zstore.ErrConflict when the write is over, zstore.ErrUnknown as long as nobody knows.
-func settleWrite(ctx context.Context, s zstore.Store, c *zstore.Change) (zstore.Record, error) {
-	cur, err := s.Read(ctx, c.Key)
-	if err != nil && !errors.Is(err, zstore.ErrNotFound) {
-		return zstore.Record{}, errors.Join(zstore.ErrUnknown, err)
-	}
-	switch zstore.Decide(c, cur, cur.Rev > 0) { //nolint:exhaustive // Reissue goes on below
-	case zstore.Landed:
-		return cur, nil
-	case zstore.Overtaken:
-		return zstore.Record{}, zstore.ErrConflict
-	}
-	rec, err := c.Do(ctx, s)
-	if err != nil && !errors.Is(err, zstore.ErrConflict) && !errors.Is(err, zstore.ErrNotFound) {
-		return rec, errors.Join(zstore.ErrUnknown, err) // that this one was not sent says nothing of the first
-	}
-	return rec, err
-}
-
-// settle tells how a write ended, or that nobody knows.
-func (w *write) settle(rec zstore.Record, err error) {
-	t := w.o.sh.lock()
-	t.landed(w, rec, err)
-	t.end()
-}
-
-// landed is settle with the lock held.
-func (t *turn) landed(w *write, rec zstore.Record, err error) {
-	o, s := w.o, t.sh.set
-	if o.inert {
-		return
-	}
-	var ev entry.Event
-	var refused *createError
-	switch {
-	case errors.As(err, &refused):
-		ev.Kind, o.why = entry.Failed, err
-	case err == nil:
-		ev = entry.Event{Kind: entry.Wrote, Route: Route{Owner: rec.Own.Node, Version: rec.Own.Version}, Rev: rec.Rev}
-		if w.tries > 0 {
-			s.counts.Resolved.With("landed").Inc()
-		}
-	case errors.Is(err, zstore.ErrUnknown):
-		ev.Kind = entry.Unclear
-	case errors.Is(err, zstore.ErrConflict), errors.Is(err, zstore.ErrNotFound):
-		ev.Kind = entry.Conflicted
-		if w.tries > 0 {
-			s.counts.Resolved.With("not").Inc()
-		}
-	default:
-		ev.Kind, o.why = entry.Failed, err
-		ev.Unsavable = errors.Is(err, zstore.ErrTooLarge) || errors.Is(err, errEncode)
-	}
-	s.countsOf(o).writes(w.op, ev.Kind).Inc()
-	switch {
-	case refused != nil:
-		s.notCreated(o, refused.cause)
-	case ev.Kind == entry.Failed || ev.Kind == entry.Unclear:
-		s.storeFailed(o, w.change.Op, err)
-	}
-	if o.write != w { // the entry has gone on without it
-		if ev.Kind != entry.Unclear {
-			o.ios--
-			t.settle(o)
-		} else {
-			t.resolve(w)
-		}
-		return
-	}
-	if ev.Kind == entry.Unclear {
-		if w.tries > 0 {
-			t.resolve(w) // the entry knows
-			return
-		}
-		t.tell(o, &ev)
-		return
-	}
-	o.write = nil
-	o.ios--
-	if ev.Kind == entry.Wrote && (w.op == entry.Create || w.op == entry.Claim) {
-		o.rec = &rec
-		if rec.State == nil {
-			o.rec.State = w.change.State
-		}
-	}
-	t.tell(o, &ev)
-	if refused != nil {
-		o.why = nil // it is of those who asked until now, and they know
-	}
-	t.settle(o)
 }

@@ -64,25 +64,33 @@ const (
 func Resolve(ctx context.Context, s Store, c *Change) (Record, error) {
 	rec, err := c.Do(ctx, s)
 	for wait := firstWait; errors.Is(err, ErrUnknown); wait = min(2*wait, longWait) {
-		last := err
 		if !sleep(ctx, rand.N(wait)) {
-			return Record{}, fmt.Errorf("%w: %w", last, context.Cause(ctx))
+			return Record{}, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
-		cur, rerr := s.Read(ctx, c.Key)
-		if rerr != nil && !errors.Is(rerr, ErrNotFound) {
-			err = stillUnknown(rerr)
-			continue
-		}
-		switch Decide(c, cur, cur.Rev > 0) { //nolint:exhaustive // Reissue goes on below
-		case Landed:
-			return cur, nil
-		case Overtaken:
-			return Record{}, fmt.Errorf("%w: %s was written by somebody else after the outcome of %s was unknown",
-				ErrConflict, c.Key, c.Op)
-		}
-		if rec, err = c.Do(ctx, s); err != nil && !isVerdict(err) {
-			err = stillUnknown(err)
-		}
+		rec, err = Settle(ctx, s, c)
+	}
+	return rec, err
+}
+
+// Settle is one round of Resolve, without its waits, for a write whose outcome is unknown: it reads, decides, and issues the same write
+// again where the record is as before. It returns the record after the write.
+//
+// Errors: ErrUnknown (with the cause) where nobody knows still, also where this try was not sent; ErrConflict, ErrNotFound: the write is over.
+func Settle(ctx context.Context, s Store, c *Change) (Record, error) {
+	cur, err := s.Read(ctx, c.Key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Record{}, stillUnknown(err)
+	}
+	switch Decide(c, cur, cur.Rev > 0) { //nolint:exhaustive // Reissue goes on below
+	case Landed:
+		return cur, nil
+	case Overtaken:
+		return Record{}, fmt.Errorf("%w: %s was written by somebody else after the outcome of %s was unknown",
+			ErrConflict, c.Key, c.Op)
+	}
+	rec, err := c.Do(ctx, s)
+	if err != nil && !isVerdict(err) {
+		err = stillUnknown(err)
 	}
 	return rec, err
 }
