@@ -8,7 +8,7 @@ type Router struct {
 	Waiting     Gauge      // requests that wait for an object to be found, loaded or saved
 	Suspended   Gauge      // 1 while the node's lease is not valid
 	Activations CounterVec // objects loaded into memory, by kind and result: ok, failed
-	Drops       CounterVec // objects that left memory, by kind and reason: released, fenced, panicked
+	Drops       CounterVec // objects that left memory, by kind and reason: released, fenced, panicked, moved
 	// Writes of records by kind, what they were (create, claim, save, release, move) and how they ended: ok, conflict, failed,
 	// unknown (counted as soon as that is so, and again when it is known).
 	Writes   CounterVec
@@ -22,27 +22,32 @@ type Router struct {
 	DedupHits   Counter    // requests that had run before, and were answered as then
 	Late        Counter    // outcomes of requests that had ended already
 	Overdue     CounterVec // objects that refused requests because they could not be saved for too long, by kind
+	// Handoffs are transfers by kind and how they ended: ok, refused, unended, vetoed, too_large, unavailable, moved, unconfirmed.
+	Handoffs       CounterVec
+	HandoffSeconds HistogramVec // parts of transfers: prepare (served meanwhile), freeze, commit; adopt is the target's
 }
 
 // NewRouter makes the set; reg may be nil.
 func NewRouter(reg Registerer) *Router {
 	m := maker{reg, "router"}
 	return &Router{
-		Residents:   m.gaugeVec("residents", "Objects in memory, by kind.", "kind"),
-		Routes:      m.gauge("routes", "Routes to objects of other nodes that are remembered, when it was last swept."),
-		Evictions:   m.counter("route_evictions_total", "Routes that went because there were as many as may be."),
-		Waiting:     m.gauge("waiting", "Requests that wait for an object to be found, loaded or saved."),
-		Suspended:   m.gauge("suspended", "1 while the node's lease is not valid, so that its objects do not serve."),
-		Activations: m.counterVec("activations_total", "Objects loaded into memory, by kind and result.", "kind", "result"),
-		Drops:       m.counterVec("drops_total", "Objects that left memory, by kind and reason: released, fenced, panicked.", "kind", "reason"),
-		Writes:      m.counterVec("writes_total", "Writes of records, by kind, operation and result.", "kind", "op", "result"),
-		Resolved:    m.counterVec("unknown_resolved_total", "Writes of unknown outcome, by what became of them: landed, not.", "result"),
-		Refused:     m.counterVec("refused_total", "Requests that were not run, or of which that is not known, by kind and cause.", "kind", "cause"),
-		Forwards:    m.counter("forwards_total", "Requests and one-way messages sent on to another node."),
-		Corrections: m.counter("corrections_total", "Route updates sent to where one-way messages came from."),
-		LostOneWay:  m.counter("lost_one_way_total", "One-way messages for objects that no handler ran for."),
-		DedupHits:   m.counter("dedup_hits_total", "Requests that had run before, and were answered as then."),
-		Late:        m.counter("late_total", "Outcomes of requests that had ended already."),
-		Overdue:     m.counterVec("overdue_total", "Objects that refused requests because they could not be saved for too long, by kind.", "kind"),
+		Residents:      m.gaugeVec("residents", "Objects in memory, by kind.", "kind"),
+		Routes:         m.gauge("routes", "Routes to objects of other nodes that are remembered, when it was last swept."),
+		Evictions:      m.counter("route_evictions_total", "Routes that went because there were as many as may be."),
+		Waiting:        m.gauge("waiting", "Requests that wait for an object to be found, loaded or saved."),
+		Suspended:      m.gauge("suspended", "1 while the node's lease is not valid, so that its objects do not serve."),
+		Activations:    m.counterVec("activations_total", "Objects loaded into memory, by kind and result.", "kind", "result"),
+		Drops:          m.counterVec("drops_total", "Objects that left memory, by kind and reason: released, fenced, panicked, moved.", "kind", "reason"),
+		Writes:         m.counterVec("writes_total", "Writes of records, by kind, operation and result.", "kind", "op", "result"),
+		Resolved:       m.counterVec("unknown_resolved_total", "Writes of unknown outcome, by what became of them: landed, not.", "result"),
+		Refused:        m.counterVec("refused_total", "Requests that were not run, or of which that is not known, by kind and cause.", "kind", "cause"),
+		Forwards:       m.counter("forwards_total", "Requests and one-way messages sent on to another node."),
+		Corrections:    m.counter("corrections_total", "Route updates sent to where one-way messages came from."),
+		LostOneWay:     m.counter("lost_one_way_total", "One-way messages for objects that no handler ran for."),
+		DedupHits:      m.counter("dedup_hits_total", "Requests that had run before, and were answered as then."),
+		Late:           m.counter("late_total", "Outcomes of requests that had ended already."),
+		Handoffs:       m.counterVec("handoffs_total", "Transfers of objects to other nodes, by kind and result.", "kind", "result"),
+		HandoffSeconds: m.durationVec("handoff_seconds", "Parts of transfers: prepare (requests are served), freeze, commit, and at the target adopt.", "phase"),
+		Overdue:        m.counterVec("overdue_total", "Objects that refused requests because they could not be saved for too long, by kind.", "kind"),
 	}
 }

@@ -269,7 +269,8 @@ func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	case controlDrains, controlKnown:
 		n.farewell.control(e, from)
 		return true
-	case zrouter.UpdateID:
+	}
+	if zrouter.Controls(e.ID) {
 		return n.objects.set.Control(e, from)
 	}
 	return n.watches.control(e, from)

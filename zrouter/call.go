@@ -28,6 +28,7 @@ type call struct {
 	work    func(c *zactor.Context)                // runs in place of a message
 	make    func(k zmsg.Key) (zstore.Write, error) // the first state, where it is not there
 	asked   bool                                   // PullOnlineServer was asked
+	size    int                                    // while it is kept: what counts of its message
 	durable atomic.Bool                            // the handler wants its answer told after the save
 
 	envelope zmsg.Envelope
@@ -257,7 +258,7 @@ func (c *call) end() {
 	}
 	c.set, c.key, c.req, c.route, c.res, c.m, c.origin = nil, zmsg.Key{}, entry.Req{}, entry.Route{}, nil, nil, zmsg.NodeRef{}
 	c.make = nil
-	c.once, c.then, c.work, c.asked, c.placed, c.hint = "", nil, nil, false, false, 0
+	c.once, c.then, c.work, c.asked, c.placed, c.hint, c.size = "", nil, nil, false, false, 0, 0
 	c.durable.Store(false)
 	c.reply, c.envelope = zmsg.Reply{}, zmsg.Envelope{}
 	calls.Put(c)

@@ -3,8 +3,11 @@ package zrouter
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"zgame/zactor"
 	"zgame/zmsg"
+	"zgame/zrouter/internal/handoffpb"
 	"zgame/zstore"
 )
 
@@ -16,11 +19,12 @@ const (
 	Released Reason = iota // saved and given up: idle, removed, or its node closes
 	Fenced                 // the record is another's, or may be: what was not saved is lost
 	Panicked               // a handler panicked: what was not saved is lost
+	Moved                  // with its state to another node, by a transfer
 )
 
-var reasonNames = [...]string{"released", "fenced", "panicked"}
+var reasonNames = [...]string{"released", "fenced", "panicked", "moved"}
 
-// String returns released, fenced or panicked.
+// String returns released, fenced, panicked or moved.
 func (r Reason) String() string { return reasonNames[r] }
 
 // Context is what a handler of an object knows: that of its actor, and the object. It is valid only while the handler runs.
@@ -65,6 +69,9 @@ func (c *Context[S]) Delete() {
 // actor's Context, which would end the actor as it is.
 func (c *Context[S]) Stop() { c.cell.res.leave() }
 
+// Private returns the private argument of the transfer that brought the object here, in OnActivate and OnAdopt; nil where there is none.
+func (c *Context[S]) Private() []byte { return c.cell.given.GetPrivate() }
+
 // cell is the actor of one object in memory.
 type cell[S any] struct {
 	shared *shared[S]
@@ -72,6 +79,7 @@ type cell[S any] struct {
 	state  S
 	ctx    Context[S]
 	up     bool
+	given  *handoffpb.Attachment // of the transfer that brought it here, while it is being activated
 }
 
 // Handlers implements zactor.Actor.
@@ -85,12 +93,27 @@ func (c *cell[S]) OnStart(zc *zactor.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("zrouter: loading %s: %w", rec.Key, err)
 	}
-	c.res.encode = c.encode
+	c.res.cell = c
 	c.ctx = Context[S]{zc, c}
+	if len(rec.Attachment) > 0 {
+		c.given = new(handoffpb.Attachment)
+		if err := proto.Unmarshal(rec.Attachment, c.given); err != nil {
+			return fmt.Errorf("zrouter: what %s was handed over with: %w", rec.Key, err)
+		}
+		defer func() { c.given = nil }()
+	}
 	if k.OnActivate != nil {
 		if err := k.OnActivate(&c.ctx); err != nil {
 			return fmt.Errorf("zrouter: OnActivate of %s: %w", rec.Key, err)
 		}
+	}
+	if c.given != nil {
+		if k.OnAdopt != nil {
+			if err := k.OnAdopt(&c.ctx, c.given.GetHook()); err != nil {
+				return fmt.Errorf("zrouter: OnAdopt of %s: %w", rec.Key, err)
+			}
+		}
+		c.res.dirty.Store(true) // the next write takes the attachment out of the record
 	}
 	c.res.rec = nil
 	c.up = true
@@ -122,3 +145,30 @@ func (c *cell[S]) enter(zc *zactor.Context) (done bool, err error) {
 }
 
 func (c *cell[S]) leave() { c.res.finish() }
+
+// handoff implements stateful.
+func (c *cell[S]) handoff(zc *zactor.Context, private []byte) (attachment []byte, agreed bool, err error) {
+	k := &c.shared.kind
+	c.ctx = Context[S]{zc, c}
+	if k.BeforeRemove != nil {
+		if err := k.BeforeRemove(&c.ctx); err != nil {
+			return nil, false, &vetoError{fmt.Errorf("BeforeRemove: %w", err)}
+		}
+	}
+	var hook []byte
+	if k.OnHandoff != nil {
+		if hook, err = k.OnHandoff(&c.ctx); err != nil {
+			return nil, true, &vetoError{fmt.Errorf("OnHandoff: %w", err)}
+		}
+	}
+	attachment, err = attach(hook, k.OnHandoff != nil || k.OnAdopt != nil, private)
+	return attachment, true, err
+}
+
+// aborted implements stateful.
+func (c *cell[S]) aborted(zc *zactor.Context) {
+	if f := c.shared.kind.RemoveAborted; f != nil {
+		c.ctx = Context[S]{zc, c}
+		f(&c.ctx)
+	}
+}

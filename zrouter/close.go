@@ -176,6 +176,12 @@ func (s *ManagerSet) abandon(err error) (resident []zmsg.Key) {
 			}
 			s.kept.Add(-int64(len(o.calls)))
 			s.counts.Waiting.Add(-float64(len(o.calls)))
+			s.keptBytes.Add(-int64(o.bytes))
+			o.bytes = 0
+			for o.moves != nil {
+				t.abandonMove(o, err)
+			}
+			s.unexpect(o)
 			clear(o.calls)
 			if o.res != nil {
 				resident = append(resident, o.key)

@@ -23,6 +23,7 @@ type kindCounts struct {
 	overdue          zmetrics.Counter
 	refused          func(entry.Cause) zmetrics.Counter
 	writes           func(entry.Op, entry.Kind) zmetrics.Counter
+	handoffs         func(result string) zmetrics.Counter
 }
 
 func newCounts(m *zmetrics.Router) *counts {
@@ -39,6 +40,7 @@ func (c *counts) kind(name string) kindCounts {
 		unloaded:  c.Activations.With(name, "failed"),
 		overdue:   c.Overdue.With(name),
 		refused:   func(why entry.Cause) zmetrics.Counter { return c.Refused.With(name, why.String()) },
+		handoffs:  func(result string) zmetrics.Counter { return c.Handoffs.With(name, result) },
 		writes: func(op entry.Op, how entry.Kind) zmetrics.Counter {
 			return c.Writes.With(name, op.String(), resultNames[how])
 		},

@@ -87,7 +87,7 @@ func (s *ManagerSet) ask(c *call) {
 	if o.entry.Phase == entry.Cached && s.dead(o.entry.Route.Owner) {
 		t.tell(o, &entry.Event{Kind: entry.Expired}) // it may be there still, and say that it does not serve
 	}
-	if !o.entry.Admits() && s.kept.Load() >= int64(s.settings.MaxWaiting) {
+	if !o.entry.Admits() && s.crowded(o, c) {
 		c.fail(ErrBusy)
 		t.ended = append(t.ended, c)
 		t.settle(o)
@@ -153,9 +153,40 @@ func (s *ManagerSet) correct(origin zmsg.NodeRef, k zmsg.Key, r Route) {
 	}
 }
 
-// Control takes what another node tells about routes; it reports false for what is no business of it.
-func (s *ManagerSet) Control(e *zmsg.Envelope, _ zmsg.NodeRef) bool {
-	if e.ID != UpdateID {
+// crowded reports that a call cannot wait for an object, because too much does already.
+func (s *ManagerSet) crowded(o *object, c *call) bool {
+	if s.kept.Load() >= int64(s.settings.MaxWaiting) {
+		return true
+	}
+	if c.m == nil || o.bytes == 0 && s.keptBytes.Load() < int64(s.settings.MaxWaitingBytes) {
+		return false // one may be as large as it is
+	}
+	n := sizeOf(c.m)
+	return o.bytes+n > s.settingsOf(o.key).MaxQueueBytes || s.keptBytes.Load()+int64(n) > int64(s.settings.MaxWaitingBytes)
+}
+
+// Control takes what another node tells about routes, and about objects that move; it reports false for what is no business of it.
+func (s *ManagerSet) Control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
+	switch e.ID {
+	case UpdateID:
+	case prepareID:
+		s.prepareAsked(e, from)
+		return true
+	case preparedID:
+		t := s.shard(e.Key).lock()
+		defer t.end()
+		if o := t.sh.objects[e.Key]; o != nil {
+			if !e.Owner.IsZero() {
+				e.Owner = s.nodeRef(e.Owner)
+			}
+			t.prepared(o, e)
+			t.settle(o)
+		}
+		return true
+	case hintID:
+		s.hinted(e)
+		return true
+	default:
 		return false
 	}
 	if e.Key.ID == "" || e.Version == 0 || e.Owner.IsZero() || s.closed.Load() || s.self.Is(e.Owner) {

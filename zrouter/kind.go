@@ -38,7 +38,22 @@ type Kind[S any] struct {
 	// OnActivate runs in the object's actor when the state is in memory, before the first message. An error means that
 	// the object cannot be used: requests end with ErrUnusable, the ownership is given up.
 	OnActivate func(c *Context[S]) error
-	// OnDeactivate runs in the object's actor when it leaves memory, after what was to be saved is. State may be read.
+	// BeforeRemove runs in the object's actor when a transfer is about to take it away: what it ran has ended, nothing new begins, and
+	// nothing is written yet. An error keeps it here, and is told to who asked (in an ErrHandoff). It must not wait.
+	BeforeRemove func(c *Context[S]) error
+	// OnHandoff runs behind BeforeRemove. What it returns goes to the new owner besides the state, in the same write: what is
+	// in no field of the state, such as timers and bindings of sessions. It may change the state too: say Dirty. An error keeps the
+	// object here.
+	OnHandoff func(c *Context[S]) (attachment []byte, err error)
+	// RemoveAborted runs in the object's actor, before any other message, when the transfer has not come about after BeforeRemove and
+	// OnHandoff were called, and the object serves on here: it takes back what they have done.
+	RemoveAborted func(c *Context[S])
+	// OnAdopt runs in the new owner's actor behind OnActivate, before the first message, with what OnHandoff has returned. It may run
+	// again, with the same, until the object was saved here: on this node after the object left memory, or on another that has taken
+	// over. An error: as one of OnActivate.
+	OnAdopt func(c *Context[S], attachment []byte) error
+	// OnDeactivate runs in the object's actor when it leaves memory, once, after what was to be saved is: with Moved behind the write that
+	// has made another node the owner. State may be read.
 	OnDeactivate func(c *Context[S], why Reason)
 	// PullOnlineServer may know the owner of an object that has no owner in its record, where Create is nil: the route
 	// that it returns is followed if its version is greater than the record's. ErrAgain: ask again, within the rounds of

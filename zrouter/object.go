@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"zgame/zmsg"
 	"zgame/zrouter/internal/entry"
 	"zgame/zstore"
@@ -26,6 +28,8 @@ type object struct {
 	loads   bool             // Load waits for old to end
 	touched bool             // the turn that holds the lock has it in touched
 	inert   bool             // abandoned: what ends later changes nothing
+	moves   *move            // transfers that were asked for, in order: the first may have begun
+	expects *expectation     // room for what this node has agreed to take over
 	at      uint32           // when the route was last confirmed, in seconds since the set's start
 
 	why error // why it cannot be created, loaded, or saved
@@ -34,6 +38,8 @@ type object struct {
 	saveAt  time.Time // when to save; zero: nothing to
 	unsaved time.Time // since when something is not saved; zero: all is
 	fails   int       // saves that failed in a row
+	hinted  time.Time // when a hint came, by which it is being loaded
+	bytes   int       // of the messages that wait
 	looks   int       // reads of the record that failed in a row, which it must see before it serves again
 }
 
@@ -61,6 +67,11 @@ func (o *object) keep(c *call) {
 		o.calls = make(map[uint64]*call)
 	}
 	o.calls[c.req.ID] = c
+	if c.size = 0; c.m != nil {
+		c.size = sizeOf(c.m)
+		o.bytes += c.size
+		o.sh.set.keptBytes.Add(int64(c.size))
+	}
 	o.sh.set.kept.Add(1)
 	o.sh.set.counts.Waiting.Inc()
 }
@@ -75,6 +86,8 @@ func (t *turn) take(o *object, id uint64) *call {
 	c := o.calls[id]
 	if c != nil {
 		delete(o.calls, id)
+		o.bytes -= c.size
+		o.sh.set.keptBytes.Add(-int64(c.size))
 		o.sh.set.kept.Add(-1)
 		o.sh.set.counts.Waiting.Dec()
 	}
@@ -84,5 +97,17 @@ func (t *turn) take(o *object, id uint64) *call {
 // resting reports that the routes can keep what is known.
 func (o *object) resting() bool {
 	return (o.entry.Phase == entry.Absent || o.entry.Phase == entry.Cached) &&
-		o.ios == 0 && len(o.calls) == 0 && o.res == nil && o.old == nil && o.write == nil
+		o.ios == 0 && len(o.calls) == 0 && o.res == nil && o.old == nil && o.write == nil && o.moves == nil && o.expects == nil
+}
+
+// messageOverhead is what a message that waits takes besides its body, roughly.
+const messageOverhead = 512
+
+// sizeOf is how much memory a message takes that waits.
+func sizeOf(m *zmsg.Message) int {
+	n := messageOverhead + len(m.Body())
+	if m.Value != nil {
+		n += proto.Size(m.Value)
+	}
+	return n
 }

@@ -75,6 +75,15 @@ func (t *turn) write(o *object, x *entry.Effect) {
 	case entry.Claim:
 		w.change.Op, w.change.Node = zstore.OpClaim, s.self.Ref()
 		t.start(w)
+	case entry.Move:
+		w.change.Op, w.change.Node = zstore.OpMove, o.entry.Target
+		o.why = nil
+		if o.moves != nil {
+			o.moves.written = true
+		}
+		if !o.res.save(w) {
+			t.failedLater(w)
+		}
 	case entry.Save, entry.Release:
 		w.change.Op = zstore.OpSave
 		if x.Op == entry.Release {
@@ -87,6 +96,9 @@ func (t *turn) write(o *object, x *entry.Effect) {
 		}
 		if o.res == nil { // never in memory: as it was read
 			w.change.Write = zstore.Write{Schema: o.rec.Schema, State: o.rec.State, Done: o.rec.Done}
+			if w.change.Op == zstore.OpMove {
+				w.change.Attachment = o.rec.Attachment
+			}
 			t.start(w)
 			return
 		}
@@ -182,6 +194,7 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 	switch {
 	case refused != nil:
 		s.notCreated(o, refused.cause)
+	case errors.As(err, new(*vetoError)): // who asked is told
 	case ev.Kind == entry.Failed || ev.Kind == entry.Unclear:
 		s.storeFailed(o, w.change.Op, err)
 	}
@@ -204,6 +217,9 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 	}
 	o.write = nil
 	o.ios--
+	if w.op == entry.Move && o.moves != nil {
+		o.moves.given = &w.change
+	}
 	if ev.Kind == entry.Wrote && (w.op == entry.Create || w.op == entry.Claim) {
 		o.rec = &rec
 		if rec.State == nil {

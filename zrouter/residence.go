@@ -10,12 +10,22 @@ import (
 	"zgame/zstore"
 )
 
+// stateful is the actor of an object, without the type of its state. Its methods are called in turns of the actor.
+type stateful interface {
+	// encode makes the write of the state as it is.
+	encode() (zstore.Write, error)
+	// handoff calls the hooks that come before an object goes to another node. Errors are a vetoError, or of encoding.
+	handoff(zc *zactor.Context, private []byte) (attachment []byte, agreed bool, err error)
+	// aborted calls the hook for that it has not gone.
+	aborted(zc *zactor.Context)
+}
+
 // residence is one stay of an object in the memory of this node, with an actor of its own.
 type residence struct {
 	o       *object
 	sh      *shard
 	version zmsg.RouteVersion
-	encode  func() (zstore.Write, error) // set by the actor's start
+	cell    stateful // set by the actor's start
 
 	deleted atomic.Bool // Context.Delete was called
 	leaves  atomic.Bool // Context.Stop was called
@@ -36,6 +46,7 @@ type residence struct {
 	gone    bool             // its actor has ended
 	crashed bool             // by a panic
 	resting bool             // it leaves memory, and stays this node's
+	agreed  bool             // BeforeRemove was asked, and has not said no
 	why     Reason
 	snap    *write // waits for the state
 	snapFn  func(*zactor.Context)
@@ -170,7 +181,7 @@ func (r *residence) leave() {
 func (r *residence) save(w *write) bool {
 	r.snap = w
 	if r.snapFn == nil {
-		r.snapFn = func(*zactor.Context) { r.snapshot() }
+		r.snapFn = func(zc *zactor.Context) { r.snapshot(zc) }
 	}
 	if r.ref.Turn(r.snapFn, nil) != nil {
 		r.snap = nil
@@ -180,7 +191,7 @@ func (r *residence) save(w *write) bool {
 }
 
 // snapshot hands the state to the write that waits for it, in a turn of the actor.
-func (r *residence) snapshot() {
+func (r *residence) snapshot(zc *zactor.Context) {
 	sh := r.sh
 	sh.mu.Lock()
 	w := r.snap
@@ -189,10 +200,24 @@ func (r *residence) snapshot() {
 		return
 	}
 	done := r.ring.list()
+	var private []byte
+	moves := w.op == entry.Move
+	if m := r.o.moves; moves && m != nil {
+		private = m.private
+	}
 	sh.mu.Unlock()
 
-	data, err := r.encode()
-	data.Done = done
+	var attachment []byte
+	var agreed bool
+	var err error
+	if moves {
+		attachment, agreed, err = r.cell.handoff(zc, private)
+	}
+	var data zstore.Write
+	if err == nil {
+		data, err = r.cell.encode()
+	}
+	data.Done, data.Attachment = done, attachment
 
 	t := sh.lock()
 	defer t.end()
@@ -200,6 +225,14 @@ func (r *residence) snapshot() {
 		return
 	}
 	r.snap = nil
+	r.agreed = r.agreed || agreed
+	if m := r.o.moves; moves && m != nil {
+		m.wrote = t.time()
+	}
+	if errors.As(err, new(*vetoError)) {
+		t.landed(w, zstore.Record{}, err)
+		return
+	}
 	if err != nil {
 		r.o.log().Error("the state does not encode", "err", err)
 		t.landed(w, zstore.Record{}, errors.Join(errEncode, err))

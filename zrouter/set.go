@@ -99,8 +99,10 @@ type ManagerSet struct {
 	lastID    atomic.Uint64
 	kept      atomic.Int64 // calls that wait in entries, or whose success is held
 	residents atomic.Int64
-	closing   atomic.Bool // claims nothing
-	ending    atomic.Bool // Close was called
+	expected  atomic.Int64 // objects that this node has agreed to take over, and that have not come
+	keptBytes atomic.Int64 // of the messages of kept
+	closing   atomic.Bool  // claims nothing
+	ending    atomic.Bool  // Close was called
 	closed    atomic.Bool
 	suspended atomic.Bool
 	strays    atomic.Bool  // objects were told on their own that the lease is not valid

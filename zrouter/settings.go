@@ -31,7 +31,8 @@ type Settings struct {
 	RetryMaxTTL int `yaml:"retry_max_ttl" json:"retry_max_ttl,omitempty" help:"how often such a look-up is tried in all"`
 	// TransferMaxTTL is how often a request may be forwarded whatever MaxHops says, 1 to 255. Defaults to 16.
 	TransferMaxTTL int `yaml:"transfer_max_ttl" json:"transfer_max_ttl,omitempty" help:"hard limit of max_hops"`
-	// MaxHops is how often a request may be forwarded, up to TransferMaxTTL. After the first wrong hop the record is read, so 3 are more
+	// MaxHops is how often a request may be forwarded, up to TransferMaxTTL; one that follows an object which moves, each time by a newer
+	// route, is not counted by it. After the first wrong hop the record is read, so 3 are more
 	// than routing needs. Of the node alone. Defaults to 3.
 	MaxHops int `yaml:"max_hops" json:"max_hops,omitempty" help:"how often a request may be forwarded from node to node"`
 
@@ -43,9 +44,14 @@ type Settings struct {
 	MaxUnsavedAge time.Duration `yaml:"max_unsaved_age" json:"max_unsaved_age,omitempty" help:"an object that could not be saved for so long takes no more requests; 0: the larger of 60s and three times the delay"`
 	// MaxQueue is how many requests may wait for one object, 1 to 2^20; one more ends with ErrBusy. Of the node alone. Defaults to 1024.
 	MaxQueue int `yaml:"max_queue" json:"max_queue,omitempty" help:"requests that may wait for one object"`
+	// MaxQueueBytes is how much memory the requests that wait for one object may take; one more ends with ErrBusy, unless it is alone.
+	// Defaults to 1 MiB.
+	MaxQueueBytes int `yaml:"max_queue_bytes" json:"max_queue_bytes,omitempty" help:"memory of the requests that may wait for one object"`
 	// MaxWaiting is how many requests may wait for objects of this node that are not ready to run them. Of the node alone. Defaults
 	// to 65536.
 	MaxWaiting int `yaml:"max_waiting" json:"max_waiting,omitempty" help:"requests that may wait for all objects that are being found, loaded or moved"`
+	// MaxWaitingBytes is how much memory they may take. Of the node alone. Defaults to 256 MiB.
+	MaxWaitingBytes int `yaml:"max_waiting_bytes" json:"max_waiting_bytes,omitempty" help:"memory of the requests that may wait for all objects"`
 	// MaxRoutes is how many routes the node remembers, up to 2^28, about 130 bytes each; for one more an old one goes. Of the node
 	// alone. Defaults to 2^20.
 	MaxRoutes int `yaml:"max_routes" json:"max_routes,omitempty" help:"routes to objects of other nodes that are remembered, at about 130 bytes each"`
@@ -63,6 +69,12 @@ type Settings struct {
 	// the next request loads it here again. Defaults to On.
 	ReleaseOnIdle Switch `yaml:"release_on_idle" json:"release_on_idle,omitempty" help:"false: the node stays the owner of objects that left memory"`
 
+	// PrepareTimeout is how long a transfer waits for the target to say that it can take the object, which serves meanwhile. Of the node
+	// alone. Defaults to 1 s.
+	PrepareTimeout time.Duration `yaml:"prepare_timeout" json:"prepare_timeout,omitempty" help:"how long a transfer waits for the target's consent"`
+	// QuiesceTimeout is how long a transfer waits for what the object runs to end, while new requests wait. Where it has not, the
+	// object goes on serving, and the transfer ends with ErrHandoff. Defaults to 2 s.
+	QuiesceTimeout time.Duration `yaml:"quiesce_timeout" json:"quiesce_timeout,omitempty" help:"how long a transfer waits for what the object runs, while new requests wait"`
 	// StoreTimeout is how long one call of the store may take. The outcome of a write that takes longer counts as unknown. Of the
 	// node alone. Defaults to 5 s.
 	StoreTimeout time.Duration `yaml:"store_timeout" json:"store_timeout,omitempty" help:"how long one call of the store may take"`
@@ -78,8 +90,9 @@ func DefaultSettings() Settings {
 		ObjectFreeTimeout: 1500 * time.Second, ObjectSaveInterval: 600 * time.Second,
 		CacheRetryInterval: 256 * time.Millisecond, ObjectRetryInterval: 256 * time.Millisecond,
 		RetryMaxTTL: 3, TransferMaxTTL: 16, MaxHops: 3,
-		SaveDelay: 5 * time.Second, MaxQueue: 1024, MaxWaiting: 1 << 16, MaxRoutes: 1 << 20,
+		SaveDelay: 5 * time.Second, MaxQueue: 1024, MaxQueueBytes: 1 << 20, MaxWaiting: 1 << 16, MaxWaitingBytes: 256 << 20, MaxRoutes: 1 << 20,
 		Durable: Off, ReleaseOnIdle: On,
+		PrepareTimeout: time.Second, QuiesceTimeout: 2 * time.Second,
 		StoreTimeout: 5 * time.Second, StoreOps: 256,
 	}
 }
@@ -118,12 +131,16 @@ func (s Settings) merge(k Settings) Settings {
 	over(&s.SaveDelay, k.SaveDelay)
 	over(&s.MaxUnsavedAge, k.MaxUnsavedAge)
 	over(&s.MaxQueue, k.MaxQueue)
+	over(&s.MaxQueueBytes, k.MaxQueueBytes)
 	over(&s.MaxWaiting, k.MaxWaiting)
+	over(&s.MaxWaitingBytes, k.MaxWaitingBytes)
 	over(&s.MaxRoutes, k.MaxRoutes)
 	over(&s.MaxObjects, k.MaxObjects)
 	over(&s.Durable, k.Durable)
 	over(&s.Dedup, k.Dedup)
 	over(&s.ReleaseOnIdle, k.ReleaseOnIdle)
+	over(&s.PrepareTimeout, k.PrepareTimeout)
+	over(&s.QuiesceTimeout, k.QuiesceTimeout)
 	over(&s.StoreTimeout, k.StoreTimeout)
 	over(&s.StoreOps, k.StoreOps)
 	return s
@@ -165,6 +182,8 @@ func (s Settings) validate() error {
 	least("object_save_interval", s.ObjectSaveInterval, time.Millisecond)
 	least("cache_retry_interval", s.CacheRetryInterval, time.Millisecond)
 	least("object_retry_interval", s.ObjectRetryInterval, time.Millisecond)
+	least("prepare_timeout", s.PrepareTimeout, time.Millisecond)
+	least("quiesce_timeout", s.QuiesceTimeout, time.Millisecond)
 	least("store_timeout", s.StoreTimeout, time.Millisecond)
 	if s.SaveDelay >= 0 {
 		least("save_delay", s.SaveDelay, time.Millisecond)
@@ -179,6 +198,10 @@ func (s Settings) validate() error {
 		fault("max_hops %d: expected a number from 1 to transfer_max_ttl, which is %d", s.MaxHops, s.TransferMaxTTL)
 	}
 	between("max_queue", s.MaxQueue, 1, maxQueue)
+	between("max_queue_bytes", s.MaxQueueBytes, 1<<10, 1<<30)
+	if s.MaxWaitingBytes < 1<<20 {
+		fault("max_waiting_bytes %d: expected at least 1048576", s.MaxWaitingBytes)
+	}
 	if s.MaxWaiting < 1 {
 		fault("max_waiting %d: expected a number above 0", s.MaxWaiting)
 	}
@@ -200,8 +223,10 @@ func (s Settings) ofNode() error {
 		{"max_hops", s.MaxHops != 0},
 		{"max_queue", s.MaxQueue != 0},
 		{"max_waiting", s.MaxWaiting != 0},
+		{"max_waiting_bytes", s.MaxWaitingBytes != 0},
 		{"max_routes", s.MaxRoutes != 0},
 		{"max_objects", s.MaxObjects != 0},
+		{"prepare_timeout", s.PrepareTimeout != 0},
 		{"store_timeout", s.StoreTimeout != 0},
 		{"store_ops", s.StoreOps != 0},
 	} {

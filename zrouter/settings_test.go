@@ -29,12 +29,16 @@ max_hops: 3
 save_delay: 5s
 max_unsaved_age: 1m0s
 max_queue: 1024
+max_queue_bytes: 1048576
 max_waiting: 65536
+max_waiting_bytes: 268435456
 max_routes: 1048576
 max_objects: 0
 durable: false
 dedup: 0
 release_on_idle: true
+prepare_timeout: 1s
+quiesce_timeout: 2s
 store_timeout: 5s
 store_ops: 256`)
 	s := Settings{}.withDefaults()
@@ -160,7 +164,8 @@ func TestSettingsFaults(t *testing.T) {
 func TestSettingsOfTheNode(t *testing.T) {
 	t.Parallel()
 	node := []string{
-		"cache_free_timeout", "transfer_max_ttl", "max_hops", "max_queue", "max_waiting", "max_routes", "max_objects", "store_timeout", "store_ops",
+		"cache_free_timeout", "transfer_max_ttl", "max_hops", "max_queue", "max_waiting", "max_waiting_bytes", "max_routes", "max_objects", "prepare_timeout",
+		"store_timeout", "store_ops",
 	}
 	var s Settings
 	v := reflect.ValueOf(&s).Elem()

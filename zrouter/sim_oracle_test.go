@@ -195,7 +195,7 @@ func (o *simOracle) sends(p *simProc, to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg
 		a.sent++
 		a.version = e.Version
 	}
-	if m.Hops > 3 || m.Hops == 0 {
+	if m.Hops == 0 || m.Hops > 16 || m.Hops > 3 && e.Version <= o.arrivals[simArrival{p, m.Seq}].hint {
 		w.fail("I8: %s sends %d of %s on hop %d", p.ref, m.Seq, e.Key.ID, m.Hops)
 	}
 	if slices.Contains(p.refs, to) {

@@ -19,7 +19,11 @@ type turn struct {
 	effects []entry.Effect
 	next    []follow // events that carrying out has led to
 	ended   []*call
+	told    []func()  // ends of transfers
 	touched []*object // may be at rest
+
+	asking *zmsg.Envelope // the answer to the question whether this node takes an object over, while the entry is told of it
+	given  *zstore.Record // what came with the hint that the entry is told of
 
 	// Of the event that is told; here because it would be allocated each time.
 	facts entry.Facts
@@ -42,7 +46,11 @@ func (sh *shard) lock() *turn {
 func (t *turn) end() {
 	for i := 0; i < len(t.next); i++ {
 		f := t.next[i]
-		t.tellOf(f.cur, f.o, &f.ev)
+		if f.ev.Kind == entry.Transfer {
+			t.beginMove(f.o)
+		} else {
+			t.tellOf(f.cur, f.o, &f.ev)
+		}
 		t.settle(f.o)
 	}
 	for i, o := range t.touched {
@@ -55,9 +63,13 @@ func (t *turn) end() {
 		c.end()
 		t.ended[i] = nil
 	}
+	for i, f := range t.told {
+		f()
+		t.told[i] = nil
+	}
 	clear(t.next)
 	t.sh, t.now, t.cur = nil, time.Time{}, nil
-	t.effects, t.next, t.ended, t.touched = t.effects[:0], t.next[:0], t.ended[:0], t.touched[:0]
+	t.effects, t.next, t.ended, t.told, t.touched = t.effects[:0], t.next[:0], t.ended[:0], t.told[:0], t.touched[:0]
 	sh.set.turns.Put(t)
 }
 
@@ -141,6 +153,12 @@ func (t *turn) tell(o *object, ev *entry.Event) {
 	if o.entry.Phase == entry.Cached && (was != entry.Cached || ev.Kind == entry.Told) {
 		o.at = t.sh.set.seconds(t.time())
 	}
+	if o.expects != nil && o.entry.Expect == 0 {
+		t.sh.set.unexpect(o)
+	}
+	if o.moves != nil {
+		t.moveOn(o)
+	}
 	o.watch(t, ev.Kind)
 }
 
@@ -171,12 +189,15 @@ func (t *turn) later(o *object, ev entry.Event, cur *call) {
 func (t *turn) look(o *object, ev entry.Kind) {
 	s, f := t.sh.set, &t.facts
 	*f = entry.Facts{
-		Self: s.self.Ref(), MaxHops: s.maxHops, MaxQueue: s.settings.MaxQueue,
+		Self: s.self.Ref(), MaxHops: s.maxHops, MaxTTL: uint8(s.settings.TransferMaxTTL), MaxQueue: s.settings.MaxQueue,
 		OnDemand: o.kind == nil || o.kind.onDemand,
 		CanOwn:   o.kind != nil && !s.closing.Load() && !s.suspended.Load() && !s.full(),
 	}
 	if o.kind != nil {
 		f.MaxQueue = o.kind.set.MaxQueue
+	}
+	if ev == entry.PrepareAsked {
+		f.CanOwn = f.CanOwn && s.serving(t.time())
 	}
 	if ev == entry.HasRead {
 		f.Home = s.home(o.key)
@@ -187,7 +208,7 @@ func (t *turn) look(o *object, ev entry.Kind) {
 
 // full reports that the node has as many objects in memory as it may.
 func (s *ManagerSet) full() bool {
-	return s.settings.MaxObjects > 0 && s.residents.Load() >= int64(s.settings.MaxObjects)
+	return s.settings.MaxObjects > 0 && s.residents.Load()+s.expected.Load() >= int64(s.settings.MaxObjects)
 }
 
 // do carries out one effect.
@@ -195,7 +216,7 @@ func (t *turn) do(o *object, x *entry.Effect) {
 	switch x.Op {
 	case entry.Read:
 		t.read(o)
-	case entry.Create, entry.Claim, entry.Save, entry.Release:
+	case entry.Create, entry.Claim, entry.Save, entry.Release, entry.Move:
 		t.write(o, x)
 	case entry.Resolve:
 		t.resolve(o.write)
@@ -218,6 +239,19 @@ func (t *turn) do(o *object, x *entry.Effect) {
 		}
 	case entry.Drop:
 		t.drop(o, x.Saved)
+	case entry.Prepare:
+		t.prepare(o, x)
+	case entry.Hint:
+		t.hint(o, x)
+	case entry.TellPrepared, entry.TellUnprepared:
+		t.answerPrepare(o, x)
+	case entry.LoadGiven:
+		o.rec, o.loads, o.hinted = t.given, true, t.time()
+		t.load(o)
+	case entry.TransferDone:
+		t.moved(o, x.Route)
+	case entry.TransferNot:
+		t.notMoved(o, x)
 	default:
 		t.sh.set.log.Error("zrouter: an effect that nothing asks for", "effect", x.Op.String())
 	}
@@ -386,6 +420,10 @@ func (t *turn) load(o *object) {
 			res.ref = ref
 			s.residents.Add(1)
 			o.res, o.used, o.rec = res, t.time(), nil
+			if !o.hinted.IsZero() {
+				s.counts.HandoffSeconds.With("adopt").Observe(t.time().Sub(o.hinted).Seconds())
+				o.hinted = time.Time{}
+			}
 			t.tell(o, &entry.Event{Kind: entry.Loaded})
 			t.changed(res) // what OnActivate said
 		}
@@ -407,6 +445,8 @@ func (t *turn) drop(o *object, saved bool) {
 	switch {
 	case res.crashed:
 		res.why = Panicked
+	case saved && o.entry.Phase == entry.Moving && !o.entry.Route.Owner.IsZero():
+		res.why = Moved
 	case saved, res.resting:
 		res.why = Released
 	default:

@@ -64,7 +64,7 @@ type Change struct {
 }
 
 // Do issues c once, by the method of s that Op names. It returns the record after the write; State and Done of it are
-// c's own slices after a Save or Move.
+// c's own slices after a Save or Move, and so is Attachment.
 func (c *Change) Do(ctx context.Context, s Store) (Record, error) {
 	var err error
 	next := c.next(Record{})
@@ -89,8 +89,9 @@ func (c *Change) Do(ctx context.Context, s Store) (Record, error) {
 }
 
 // Check reports what is wrong with c by itself: ErrInvalid for a key id that is empty, above MaxID or not UTF-8, for a
-// zero WriteID, for a node with an epoch but no id (or an id as bad as such a key), and for a Claim by nobody;
-// ErrTooLarge for a state above maxState or remembered requests above MaxDone.
+// zero WriteID, for a node with an epoch but no id (or an id as bad as such a key), for a Claim by nobody,
+// and for an attachment of anything but a Move; ErrTooLarge for state and attachment above maxState, or remembered requests above
+// MaxDone.
 func (c *Change) Check(maxState int) error {
 	if !c.Op.Writes() {
 		return fmt.Errorf("%w: %s is not a write", ErrInvalid, c.Op)
@@ -102,11 +103,14 @@ func (c *Change) Check(maxState int) error {
 	if c.Op == OpClaim && c.Node.IsZero() {
 		err = errors.Join(err, fmt.Errorf("%w: claim by nobody; Move gives ownership up", ErrInvalid))
 	}
+	if c.Op != OpMove && len(c.Attachment) > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: a %s has an attachment, which only a move may have", ErrInvalid, c.Op))
+	}
 	if err != nil {
 		return err
 	}
-	if len(c.State) > maxState {
-		return fmt.Errorf("%w: state of %s has %d bytes, the limit is %d", ErrTooLarge, c.Key, len(c.State), maxState)
+	if n := len(c.State) + len(c.Attachment); n > maxState {
+		return fmt.Errorf("%w: state and attachment of %s have %d bytes, the limit is %d", ErrTooLarge, c.Key, n, maxState)
 	}
 	size := 0
 	for i := range c.Done {
@@ -177,7 +181,7 @@ func (c *Change) Apply(cur Record, found bool) (next Record, landed bool, err er
 }
 
 // next is the record after c. Of cur it uses what c does not say itself: Create takes version and revision of the
-// tombstone, Claim keeps the state.
+// tombstone, Claim keeps the state and what came with it.
 func (c *Change) next(cur Record) Record {
 	r := Record{Key: c.Key, Own: c.Own, Rev: c.Rev + 1, WID: c.WID}
 	r.Own.Pending = false
@@ -187,7 +191,7 @@ func (c *Change) next(cur Record) Record {
 		r.Rev = cur.Rev + 1
 	case OpClaim:
 		r.Own = Own{Node: c.Node, Version: c.Own.Version + 1}
-		r.Schema, r.State, r.Done = cur.Schema, cur.State, cur.Done
+		r.Schema, r.State, r.Done, r.Attachment = cur.Schema, cur.State, cur.Done, cur.Attachment
 		return r
 	case OpMove:
 		r.Own = Own{Node: c.Node, Version: c.Own.Version + 1, Pending: !c.Node.IsZero()}
@@ -196,7 +200,7 @@ func (c *Change) next(cur Record) Record {
 		r.Deleted = true
 		return r
 	}
-	r.Schema, r.State, r.Done = c.Schema, c.State, c.Done
+	r.Schema, r.State, r.Done, r.Attachment = c.Schema, c.State, c.Done, c.Attachment
 	return r
 }
 

@@ -23,7 +23,7 @@ var (
 		"zstore: outcome unknown",
 		zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.Unknown, Text: "the store did not say whether it has written"},
 	}
-	// ErrTooLarge: the state is above MaxState, or the remembered requests above MaxDone; nothing was written.
+	// ErrTooLarge: state and attachment are above MaxState, or the remembered requests above MaxDone; nothing was written.
 	ErrTooLarge error = &codedError{"zstore: state above the store's limit", zmsg.Error{Code: zmsg.CodeTooLarge}}
 	// ErrUnavailable: the store is not reachable; nothing was written.
 	ErrUnavailable error = &codedError{
@@ -65,21 +65,25 @@ func (d *Done) Size() int { return doneOverhead + len(d.Origin) + len(d.Reply) }
 
 // Record is one object's document: ownership and state together, so that one compare-and-set guards both.
 type Record struct {
-	Key     zmsg.Key
-	Own     Own
-	Rev     uint64 // rises by one with each write, from 1; a deleted record keeps it, and Create goes on from there
-	WID     WriteID
-	Schema  uint32 // version of the state's encoding
-	State   []byte
-	Done    []Done
-	Deleted bool
+	Key    zmsg.Key
+	Own    Own
+	Rev    uint64 // rises by one with each write, from 1; a deleted record keeps it, and Create goes on from there
+	WID    WriteID
+	Schema uint32 // version of the state's encoding
+	State  []byte
+	Done   []Done
+	// Attachment is what the owner before handed over besides the state, with Move. It stays in the record through a Claim, and goes
+	// with the next Save, Delete or Move, which has one of its own or none.
+	Attachment []byte
+	Deleted    bool
 }
 
 // Write is what Create, Save and Move put into a record.
 type Write struct {
-	Schema uint32
-	State  []byte
-	Done   []Done
+	Schema     uint32
+	State      []byte
+	Done       []Done
+	Attachment []byte // of a Move alone; see Record
 }
 
 // Store keeps records. Every write is one atomic, durable compare-and-set. zstoretest holds drivers to it.
@@ -109,8 +113,8 @@ type Store interface {
 	// Pending. A record without an owner is saved with a zero me.Node.
 	// Errors: ErrConflict (also where there is no record), ErrTooLarge, ErrUnknown, ErrUnavailable.
 	Save(ctx context.Context, k zmsg.Key, me Own, rev uint64, w Write, wid WriteID) (uint64, error)
-	// Move writes state and hands ownership to another node (Pending), or to nobody where to is zero. Route version
-	// and revision rise by one. Errors as Save.
+	// Move writes state and attachment, and hands ownership to another node (Pending), or to nobody where to is zero. Route
+	// version and revision rise by one. Errors as Save.
 	Move(ctx context.Context, k zmsg.Key, me Own, rev uint64, w Write, to zmsg.NodeRef, wid WriteID) (Own, uint64, error)
 	// Delete leaves a tombstone: no state, no owner, route version and revision risen by one. Errors as Save.
 	Delete(ctx context.Context, k zmsg.Key, me Own, rev uint64, wid WriteID) error
@@ -120,7 +124,7 @@ type Store interface {
 	Scan(ctx context.Context, owner zmsg.NodeRef, yield func(zmsg.Key, Own) bool) error
 	// Ping asks the server for a sign of life. Errors: ErrUnavailable, ctx's.
 	Ping(ctx context.Context) error
-	// MaxState is the largest state in bytes.
+	// MaxState is the largest state in bytes, an attachment included.
 	MaxState() int
 	// Close ends the driver's connections; every later call fails with ErrUnavailable. It may be called more than
 	// once.

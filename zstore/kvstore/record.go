@@ -16,7 +16,7 @@ import (
 
 // head is what the driver remembers of a document: all but its state, and the fields that this version does not know.
 type head struct {
-	rec     zstore.Record // State and Done are nil unless it was just read
+	rec     zstore.Record // State, Done and Attachment are nil unless it was just read
 	unknown [3][]byte     // unknown fields of Record, Key and Own
 	seq     uint64        // the compare-and-set token; 0: there is no document
 }
@@ -33,6 +33,8 @@ func encode(rec *zstore.Record, unknown *[3][]byte) ([]byte, error) {
 		Schema:  rec.Schema,
 		State:   rec.State,
 		Deleted: rec.Deleted,
+
+		Attachment: rec.Attachment,
 	}
 	if len(rec.Done) > 0 {
 		pb.Done = make([]*recordpb.Done, len(rec.Done))
@@ -67,7 +69,7 @@ func decode(k zmsg.Key, seq uint64, data []byte) (head, error) {
 			Version: zmsg.RouteVersion(pb.GetOwn().GetVersion()),
 			Pending: pb.GetOwn().GetPending(),
 		},
-		Rev: pb.GetRev(), Schema: pb.GetSchema(), State: pb.GetState(), Deleted: pb.GetDeleted(),
+		Rev: pb.GetRev(), Schema: pb.GetSchema(), State: pb.GetState(), Attachment: pb.GetAttachment(), Deleted: pb.GetDeleted(),
 	}}
 	if h.rec.Key != k || len(pb.GetWid()) != len(h.rec.WID) || h.rec.Rev == 0 {
 		return head{}, fmt.Errorf("%w: document of %s at the place of %s", errForeign, h.rec.Key, k)

@@ -36,7 +36,7 @@ func (t *tokens) put(h head) {
 	if t.limit < 1 {
 		return
 	}
-	h.rec.State, h.rec.Done = nil, nil
+	h.rec.State, h.rec.Done, h.rec.Attachment = nil, nil, nil
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e, ok := t.byKey[h.rec.Key]; ok {

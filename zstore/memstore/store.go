@@ -183,7 +183,7 @@ func (s *Store) write(ctx context.Context, c *zstore.Change) (_ zstore.Record, e
 		return zstore.Record{}, fmt.Errorf("%w: injected, landed if it could", zstore.ErrUnknown)
 	case UnknownLate:
 		late := *c
-		late.State, late.Done = bytes.Clone(c.State), cloneDone(c.Done)
+		late.State, late.Done, late.Attachment = bytes.Clone(c.State), cloneDone(c.Done), bytes.Clone(c.Attachment)
 		if fault.Later != nil {
 			fault.Later(func() { _, _ = s.db.apply(&late) })
 		}
@@ -208,7 +208,7 @@ func (d *db) apply(c *zstore.Change) (zstore.Record, error) {
 }
 
 func clone(r zstore.Record) zstore.Record {
-	r.State, r.Done = bytes.Clone(r.State), cloneDone(r.Done)
+	r.State, r.Done, r.Attachment = bytes.Clone(r.State), cloneDone(r.Done), bytes.Clone(r.Attachment)
 	return r
 }
 

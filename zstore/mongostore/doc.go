@@ -7,10 +7,10 @@
 //	{ _id: {t: type, z: zone, i: id},              // in this order: the server compares documents field by field
 //	  own: {n: node | null, e: epoch, t: route version, p: pending 0 | 1},
 //	  rev: revision, wid: <16 bytes>, sv: schema, st: <state>,
-//	  dd: [{o: origin, s: seq, r: <reply>}], del: deleted, mt: <server's date of the last change, for people> }
+//	  dd: [{o: origin, s: seq, r: <reply>}], at: <attachment>, del: deleted, mt: <server's date of the last change, for people> }
 //
 // Numbers are 64 bits; those without a sign (epoch, revision, seq) use all of them, so that a high epoch shows as a
-// negative number. st, sv and dd are not there in a tombstone, mt is not before the first change. Fields that this
+// negative number. at is there only behind a move that has one; st, sv and dd are not in a tombstone, mt is not before the first change. Fields that this
 // version does not know stay: every write sets its own fields and no others.
 //
 // # Operations

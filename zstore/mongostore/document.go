@@ -18,12 +18,13 @@ type document struct {
 		Version int64   `bson:"t"`
 		Pending int64   `bson:"p"`
 	} `bson:"own"`
-	Rev     int64       `bson:"rev"`
-	WID     bson.Binary `bson:"wid"`
-	Schema  int64       `bson:"sv"`
-	State   []byte      `bson:"st"`
-	Done    []done      `bson:"dd"`
-	Deleted bool        `bson:"del"`
+	Rev      int64       `bson:"rev"`
+	WID      bson.Binary `bson:"wid"`
+	Schema   int64       `bson:"sv"`
+	State    []byte      `bson:"st"`
+	Done     []done      `bson:"dd"`
+	Attached []byte      `bson:"at"`
+	Deleted  bool        `bson:"del"`
 }
 
 type documentID struct {
@@ -52,7 +53,7 @@ func (d *document) own() zstore.Own {
 
 func (d *document) record() (zstore.Record, error) {
 	r := zstore.Record{
-		Key: d.key(), Own: d.own(), Rev: uint64(d.Rev), Schema: uint32(d.Schema), State: d.State, Deleted: d.Deleted,
+		Key: d.key(), Own: d.own(), Rev: uint64(d.Rev), Schema: uint32(d.Schema), State: d.State, Attachment: d.Attached, Deleted: d.Deleted,
 	}
 	if len(d.WID.Data) != len(r.WID) || d.Rev == 0 {
 		return zstore.Record{}, fmt.Errorf("mongostore: the document of %s is not a record of zgame", r.Key)
@@ -162,9 +163,18 @@ func update(op zstore.Op, r *zstore.Record) bson.D {
 	if op == zstore.OpCreate || op == zstore.OpDelete {
 		set = append(set, bson.E{Key: "del", Value: r.Deleted})
 	}
+	var unset bson.D
+	switch {
+	case op == zstore.OpDelete:
+		unset = bson.D{{Key: "sv", Value: ""}, {Key: "st", Value: ""}, {Key: "dd", Value: ""}, {Key: "at", Value: ""}}
+	case op == zstore.OpMove && len(r.Attachment) > 0:
+		set = append(set, bson.E{Key: "at", Value: stateOf(r.Attachment)})
+	case op != zstore.OpClaim && op != zstore.OpCreate: // a claim leaves it, and a tombstone has none
+		unset = bson.D{{Key: "at", Value: ""}}
+	}
 	u := bson.D{{Key: "$set", Value: set}}
-	if op == zstore.OpDelete {
-		u = append(u, bson.E{Key: "$unset", Value: bson.D{{Key: "sv", Value: ""}, {Key: "st", Value: ""}, {Key: "dd", Value: ""}}})
+	if unset != nil {
+		u = append(u, bson.E{Key: "$unset", Value: unset})
 	}
 	return append(u, bson.E{Key: "$currentDate", Value: bson.D{{Key: "mt", Value: true}}})
 }

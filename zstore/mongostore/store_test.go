@@ -168,6 +168,11 @@ func TestGoldenCommands(t *testing.T) {
 	r.section("Move")
 	_, _, err = s.Move(ctx, key, own, 5, wr, bob, wid)
 	ok(err)
+	r.section("Move with an attachment")
+	carrying := wr
+	carrying.Attachment = []byte("timers")
+	_, _, err = s.Move(ctx, key, own, 5, carrying, bob, wid)
+	ok(err)
 	r.section("Move to nobody")
 	_, _, err = s.Move(ctx, key, own, 5, wr, zmsg.NodeRef{}, wid)
 	ok(err)

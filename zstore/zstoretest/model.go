@@ -67,6 +67,7 @@ type doc struct {
 	wid     zstore.WriteID
 	text    string
 	schema  uint32
+	carried string // the attachment
 	deleted bool
 }
 
@@ -75,6 +76,9 @@ func (m *model) write(rt *rapid.T, op zstore.Op) {
 	if op == zstore.OpCreate || op == zstore.OpSave || op == zstore.OpMove {
 		c.Schema = rapid.Uint32Range(0, 3).Draw(rt, "schema")
 		c.State = []byte(rapid.StringN(0, 5, 10).Draw(rt, "state"))
+	}
+	if op == zstore.OpMove {
+		c.Attachment = []byte(rapid.StringN(0, 2, 5).Draw(rt, "attachment"))
 	}
 	if op == zstore.OpCreate || op == zstore.OpClaim || op == zstore.OpMove {
 		nodes := m.nodes
@@ -153,7 +157,7 @@ func (m *model) apply(c zstore.Change) (*doc, error) {
 		if !matches {
 			return nil, zstore.ErrConflict
 		}
-		n = doc{node: c.Node, version: d.version + 1, rev: d.rev + 1, text: d.text, schema: d.schema}
+		n = doc{node: c.Node, version: d.version + 1, rev: d.rev + 1, text: d.text, schema: d.schema, carried: d.carried}
 	case zstore.OpSave, zstore.OpMove, zstore.OpDelete:
 		if !matches {
 			return nil, zstore.ErrConflict
@@ -162,7 +166,7 @@ func (m *model) apply(c zstore.Change) (*doc, error) {
 		case zstore.OpSave:
 			n = doc{node: d.node, version: d.version, rev: d.rev + 1, text: string(c.State), schema: c.Schema}
 		case zstore.OpMove:
-			n = doc{node: c.Node, version: d.version + 1, pending: c.Node.ID != "", rev: d.rev + 1, text: string(c.State), schema: c.Schema}
+			n = doc{node: c.Node, version: d.version + 1, pending: c.Node.ID != "", rev: d.rev + 1, text: string(c.State), schema: c.Schema, carried: string(c.Attachment)}
 		case zstore.OpDelete:
 			n = doc{version: d.version + 1, rev: d.rev + 1, deleted: true}
 		}
@@ -175,7 +179,7 @@ func (m *model) apply(c zstore.Change) (*doc, error) {
 func (d *doc) record(k zmsg.Key) zstore.Record {
 	return zstore.Record{
 		Key: k, Own: zstore.Own{Node: d.node, Version: d.version, Pending: d.pending}, Rev: d.rev, WID: d.wid,
-		Schema: d.schema, State: []byte(d.text), Deleted: d.deleted,
+		Schema: d.schema, State: []byte(d.text), Attachment: []byte(d.carried), Deleted: d.deleted,
 	}
 }
 

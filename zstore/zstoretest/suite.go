@@ -60,6 +60,7 @@ func Run(t *testing.T, f Features, open Open) {
 		{"numbers", testNumbers},
 		{"fenced", testFenced},
 		{"pending", testPending},
+		{"attachment", testAttachment},
 		{"repeat", testRepeat},
 		{"repeat_after_others", testRepeatAfterOthers},
 		{"repeat_with_other_arguments", testRepeatMisused},
@@ -217,7 +218,7 @@ func (b *bench) unchanged(before zstore.Record) {
 
 func equal(a, b zstore.Record) bool {
 	if a.Key != b.Key || a.Own != b.Own || a.Rev != b.Rev || a.WID != b.WID || a.Schema != b.Schema || a.Deleted != b.Deleted ||
-		!bytes.Equal(a.State, b.State) || len(a.Done) != len(b.Done) {
+		!bytes.Equal(a.State, b.State) || !bytes.Equal(a.Attachment, b.Attachment) || len(a.Done) != len(b.Done) {
 		return false
 	}
 	for i := range a.Done {

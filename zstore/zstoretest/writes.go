@@ -107,6 +107,51 @@ func testMove(b *bench) {
 	b.wantRead(rec.Key, own, rev, "free")
 }
 
+// testAttachment: what a Move hands over besides the state is there for whoever comes to own the record, until that one writes.
+func testAttachment(b *bench) {
+	move := func(rec zstore.Record, to zmsg.NodeRef, attachment string) zstore.Record {
+		b.Helper()
+		w := state("moved")
+		w.Attachment = []byte(attachment)
+		if _, _, err := b.s.Move(b.ctx, rec.Key, rec.Own, rec.Rev, w, to, id()); err != nil {
+			b.Fatalf("Move: %v", err)
+		}
+		return b.read(rec.Key)
+	}
+	want := func(rec zstore.Record, where, attachment string) {
+		b.Helper()
+		if string(rec.Attachment) != attachment {
+			b.Fatalf("%s: the attachment is %q, want %q", where, rec.Attachment, attachment)
+		}
+	}
+	rec := move(b.create(b.key(), ann, "one"), bob, "timers")
+	want(rec, "Move", "timers")
+	claimed := b.claim(rec, ann)
+	want(claimed, "what Claim returns", "timers")
+	want(b.read(rec.Key), "Claim", "timers")
+	want(b.save(claimed, "two"), "Save", "")
+	want(move(move(b.read(rec.Key), bob, "again"), zmsg.NodeRef{}, ""), "a Move without one", "")
+	free := move(b.read(rec.Key), zmsg.NodeRef{}, "nobody's")
+	want(b.claim(free, bob), "Claim of what is nobody's", "nobody's")
+
+	rec = move(b.create(b.key(), ann, "one"), bob, "deleted")
+	b.delete(rec)
+	want(b.create(rec.Key, ann, "new"), "Create after Delete", "")
+	want(b.read(rec.Key), "Create after Delete", "")
+
+	rec = b.create(b.key(), ann, "one")
+	w := state("two")
+	w.Attachment = []byte("x")
+	_, err := b.s.Save(b.ctx, rec.Key, rec.Own, rec.Rev, w, id())
+	b.wantErr("Save with an attachment", err, zstore.ErrInvalid)
+	_, err = b.s.Create(b.ctx, b.key(), ann, w, id())
+	b.wantErr("Create with an attachment", err, zstore.ErrInvalid)
+	w.Attachment = make([]byte, b.s.MaxState()-len(w.State)+1)
+	_, _, err = b.s.Move(b.ctx, rec.Key, rec.Own, rec.Rev, w, bob, id())
+	b.wantErr("Move with an attachment above the limit", err, zstore.ErrTooLarge)
+	b.unchanged(rec)
+}
+
 func testDelete(b *bench) {
 	rec := b.create(b.key(), ann, "one")
 	for name, seen := range wrong(rec) {

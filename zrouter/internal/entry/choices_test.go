@@ -82,8 +82,6 @@ func (s *search) deliver(m message) {
 			s.end(m.req, withNode)
 		case m.op == Prepare && sender:
 			s.tell(m.from, Event{Kind: Unprepared})
-		case m.op == Adopt && sender:
-			s.tell(m.from, Event{Kind: AdoptUndelivered})
 		}
 		return
 	}
@@ -96,26 +94,17 @@ func (s *search) deliver(m message) {
 	case TellPrepared:
 		s.tell(m.to, Event{Kind: Prepared})
 	case TellUnprepared:
-		s.tell(m.to, Event{Kind: Unprepared})
-	case Adopt:
+		s.tell(m.to, Event{Kind: Unprepared, Route: m.knows})
+	case Hint:
 		node := &w.nodes[m.to]
 		before := node.loaded
 		if !node.loading {
 			node.loaded = record{found: true, route: m.route, rev: m.rev, state: m.state}
 		}
-		s.tell(m.to, Event{Kind: AdoptAsked, From: from, Route: m.route, Rev: m.rev, Parked: slices.Clone(m.parked)})
+		s.tell(m.to, Event{Kind: Hinted, From: from, Route: m.route, Rev: m.rev, Found: true})
 		if !node.loading {
 			node.loaded = before
 		}
-	case TellAdopted, TellNotAdopted:
-		if e := &w.nodes[m.to].e; e.Phase != Handing || e.Route.Version != m.route.Version {
-			return // of an earlier transfer: whoever drives the entry tells them apart by the version
-		}
-		k := Adopted
-		if m.op == TellNotAdopted {
-			k = NotAdopted
-		}
-		s.tell(m.to, Event{Kind: k})
 	}
 }
 
@@ -130,14 +119,6 @@ func (s *search) unheard(m message) {
 	case TellPrepared, TellUnprepared:
 		if w.alive(m.to, m.toEpoch) {
 			s.tell(m.to, Event{Kind: Unprepared})
-		}
-	case Adopt:
-		if w.alive(m.from, m.fromEpoch) {
-			w.nodes[m.from].unheard = true
-		}
-	case TellAdopted, TellNotAdopted:
-		if w.alive(m.to, m.toEpoch) {
-			w.nodes[m.to].unheard = true
 		}
 	}
 }
@@ -268,7 +249,12 @@ func (s *search) nodeChoices(n int, add func(*[]choice, string, func(*search)), 
 			}
 		})
 	}
-	if node.e.Phase == Active && node.e.Target.IsZero() {
+	if node.e.Phase == Active && !node.e.Moves {
+		fault(name+" is to hand over to nobody", &b.move, func(s *search) {
+			s.spend(&s.w.budget.move)
+			s.w.nodes[n].transfers++
+			s.tell(n, Event{Kind: Transfer})
+		})
 		for k := range s.nodes {
 			if k == n {
 				continue
@@ -288,21 +274,10 @@ func (s *search) nodeChoices(n int, add func(*[]choice, string, func(*search)), 
 			s.tell(n, Event{Kind: Unquiet})
 		})
 	}
-	if node.e.Phase == Handing {
-		switch target := node.e.Target; {
-		case w.gone(target):
-			add(normal, name+" learns that the target is dead", func(s *search) { s.tell(n, Event{Kind: AdoptOver, OwnerDead: true}) })
-		case node.unheard:
-			add(normal, name+" asks the target again", func(s *search) { s.tell(n, Event{Kind: AdoptUnclear}) })
-		default:
-			fault(name+" asks the target twice", &b.again, func(s *search) {
-				s.spend(&s.w.budget.again)
-				s.tell(n, Event{Kind: AdoptUnclear})
-			})
-		}
-		fault(name+" gives up on the target", &b.unquiet, func(s *search) {
-			s.spend(&s.w.budget.unquiet)
-			s.tell(n, Event{Kind: AdoptOver, OwnerDead: s.w.gone(s.w.nodes[n].e.Target)})
+	if node.e.Expect != 0 {
+		fault(name+" does not expect the object any more", &b.unexpect, func(s *search) {
+			s.spend(&s.w.budget.unexpect)
+			s.tell(n, Event{Kind: Unexpect})
 		})
 	}
 	if node.e.Phase == Cached {
@@ -367,11 +342,6 @@ func (s *search) lose(n int) {
 	node := &s.w.nodes[n]
 	for _, r := range node.e.Queue {
 		s.w.fates[r.ID] = withNode
-	}
-	for _, r := range node.e.Parked {
-		if s.w.fates[r.ID] == open {
-			s.w.fates[r.ID] = withNode
-		}
 	}
 	for _, h := range node.e.held {
 		s.w.fates[h.req.ID] = withNode

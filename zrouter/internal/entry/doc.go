@@ -8,9 +8,9 @@
 //	                                                                                   |
 //	                     reading <--the record is another's: fenced, memory dropped----+
 //
-// An owner that hands over: active, freezing (nothing new runs), moving (the write that changes the owner), handing (state and waiting
-// requests go to the target), cached. The target agreed before, and is loading, then active; whatever of that is lost is said again, or
-// found in the record.
+// An owner that hands over: active, freezing (nothing new runs), moving (the write that changes the owner), cached: the requests that
+// waited are forwarded to the target, behind a hint that has the state. The target agreed before; it is loading by the hint, then active.
+// A hint that is lost is found in the record.
 //
 // # Promises, held by the exhaustive search of search_test.go
 //
@@ -20,6 +20,6 @@
 //   - A route that is remembered was committed, and only a greater version replaces it.
 //   - Every request ends once on the node that took it: run, forwarded, or refused as not executed; where the memory that ran it is
 //     lost before it was saved: unknown.
-//   - A request that is handed over runs at most once; where the target does not answer any more its outcome is unknown.
+//   - A transfer ends once for who asked. One that has not happened leaves everything as it was.
 //   - Reading never writes; a node that may not own claims nothing.
 package entry

@@ -15,7 +15,7 @@ func (s *search) fail(format string, args ...any) {
 
 func (s *search) facts(n int) *Facts {
 	w := s.w
-	f := &Facts{Self: w.ref(n), CanOwn: w.nodes[n].lease == valid && !w.nodes[n].draining, OnDemand: s.onDemand, MaxHops: 2 + s.faults, MaxQueue: 2}
+	f := &Facts{Self: w.ref(n), CanOwn: w.nodes[n].lease == valid && !w.nodes[n].draining, OnDemand: s.onDemand, MaxHops: 2 + s.faults, MaxTTL: 16, MaxQueue: 2}
 	for k := range s.nodes {
 		if w.nodes[k].up && w.nodes[k].lease == valid && !w.nodes[k].draining {
 			f.Home = w.ref(k)
@@ -47,7 +47,7 @@ func (s *search) tell(n int, ev Event) {
 func (s *search) end(r Req, f fate) {
 	w := s.w
 	switch {
-	case w.fates[r.ID] == withNode, w.fates[r.ID] == perhaps, f == perhaps && w.fates[r.ID] != open:
+	case w.fates[r.ID] == withNode:
 		return // a late answer
 	}
 	if w.fates[r.ID] != open {
@@ -106,14 +106,20 @@ func (s *search) effect(n int, x Effect) {
 		node.mailbox = append(node.mailbox, x.Req)
 	case Forward:
 		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route, req: x.Req})
-	case Prepare, TellPrepared, TellUnprepared, TellAdopted, TellNotAdopted:
-		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route})
+	case Prepare, TellPrepared, TellUnprepared:
+		m := message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route}
+		if x.Op == TellPrepared && (node.draining || node.lease != valid) {
+			s.fail("I11: %s agrees to take the object over without a lease, or while it drains", refNames[n])
+		}
+		if x.Op == TellUnprepared && node.e.Route.Version > x.Route.Version {
+			m.knows = node.e.Route
+		}
+		send(m)
 	case Move:
 		node.moved = node.memory
 		issue(node.memory)
-	case Adopt:
-		node.unheard = false
-		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route, parked: x.Parked, rev: x.Rev, state: node.moved})
+	case Hint:
+		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route, rev: x.Rev, state: node.moved})
 	case LoadGiven: // deliver has put it there
 		node.loading = true
 		if r := w.rec; r.route == node.e.Route && (r.rev != node.e.Rev || r.state != node.loaded.state) {
@@ -127,9 +133,7 @@ func (s *search) effect(n int, x Effect) {
 		if x.Cause == Hops {
 			s.fail("I8: request %d has made %d hops", x.Req.ID, x.Req.Hops)
 		}
-		if x.Cause == Unconfirmed {
-			s.end(x.Req, perhaps)
-		} else if x.Cause.Executed() {
+		if x.Cause.Executed() {
 			s.end(x.Req, unknownFate)
 		} else {
 			s.end(x.Req, notExecuted)
@@ -189,7 +193,7 @@ func (s *search) apply(x *write) (landed bool) {
 		return r.wid == x.wid
 	}
 	own := func(o zmsg.NodeRef, v zmsg.RouteVersion) {
-		if !o.IsZero() || x.op == Release {
+		if !o.IsZero() || x.op == Release || x.op == Move {
 			w.owners = append(w.owners, o)
 			if int(v) != len(w.owners) {
 				s.fail("I2: version %d is committed as the change number %d", v, len(w.owners))

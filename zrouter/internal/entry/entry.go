@@ -24,11 +24,10 @@ const (
 	Settling               // owned, the memory is dropped, and a write of it is still under way
 	Freezing               // owned, to be moved: nothing new runs, what runs ends
 	Moving                 // owned; the state and the new owner are being written
-	Handing                // the new owner is being given the state, and the requests that wait
 )
 
 var phaseNames = [...]string{
-	"absent", "cached", "reading", "claiming", "loading", "active", "checking", "releasing", "settling", "freezing", "moving", "handing",
+	"absent", "cached", "reading", "claiming", "loading", "active", "checking", "releasing", "settling", "freezing", "moving",
 }
 
 // String returns the phase's name in lower case, fit for a metric label.
@@ -76,13 +75,10 @@ type Entry struct {
 	Leaving   bool // to be given up as soon as nothing runs
 	TooOld    bool // what is not saved is older than allowed: nothing new runs
 
-	Target zmsg.NodeRef      // of the transfer under way, zero: none
-	Notify bool              // the target is given the state and the requests, else it loads when it is asked
-	Parked []Req             // are with the target, which has not said so yet
-	Expect zmsg.RouteVersion // this node has agreed to take the object over under this version
-	Taken  zmsg.RouteVersion // and has, under this one
-
-	declined zmsg.RouteVersion // it was said that what is handed over under this one is not taken
+	Moves  bool              // a transfer is under way
+	Target zmsg.NodeRef      // to whom; zero: to nobody
+	Notify bool              // the target is given the state, else it loads when it is asked
+	Expect zmsg.RouteVersion // this node has agreed to take the object over under this version, and has not seen its record since
 
 	held    []held
 	rounds  uint8 // of reading and claiming for the requests that wait
@@ -90,7 +86,6 @@ type Entry struct {
 	again   bool  // and may be older than what is known by now
 	resumed bool  // the lease is back, and the record was not seen since
 	bare    bool  // Releasing without a memory
-	unclear bool  // Handing, and nobody knows what became of one of the messages
 }
 
 // Admits reports whether a request would be run at once: what a driver may decide without Step.
@@ -115,7 +110,8 @@ type Facts struct {
 	CanOwn   bool         // this node is ready, hosts the kind, and its lease is valid
 	OnDemand bool         // the kind is created, and claimed, by a request
 	Newer    bool         // the record that was read holds a state of a newer version than this node can load
-	MaxHops  uint8
+	MaxHops  uint8        // how often a request is forwarded, unless by a newer route each time
+	MaxTTL   uint8        // and in all
 	MaxQueue int
 }
 
@@ -147,18 +143,14 @@ const (
 	Expired                 // what is known about another's ownership is too old
 	Dirtied                 // the state was changed outside of a request
 
-	Transfer         // somebody asks that Target becomes the owner (Target, Notify)
-	Prepared         // the target can take it
-	Unprepared       // it cannot, or did not answer
-	Unquiet          // what ran when the transfer froze the object has not ended in time
-	Adopted          // the target has the state and the requests
-	NotAdopted       // it has not, and never will: it said so
-	AdoptUnclear     // nobody knows yet
-	AdoptUndelivered // the message provably did not arrive; one before it may have
-	AdoptOver        // nobody knew for too long, or the target is proven dead (OwnerDead)
+	Transfer   // somebody asks that Target becomes the owner, or nobody where that is zero (Target, Notify)
+	Prepared   // the target can take it
+	Unprepared // it cannot, or did not answer (Route: a newer one that it knows)
+	Unquiet    // what ran when the transfer froze the object has not ended in time
 
-	PrepareAsked // a node asks whether this one can take it over (From, Route: its own)
-	AdoptAsked   // a node hands it over (From, Route: this node's, Rev, Parked)
+	PrepareAsked // a node asks whether this one can take the object over (From, Route: its own)
+	Hinted       // a node has made this one the owner (Route, Rev; Found: with the state)
+	Unexpect     // what this node has agreed to take over has not come for long
 )
 
 // Event is what happened, with what the kind says.
@@ -174,7 +166,6 @@ type Event struct {
 	Target    zmsg.NodeRef
 	Notify    bool
 	From      zmsg.NodeRef
-	Parked    []Req
 }
 
 // Op is what is to be done.
@@ -195,20 +186,18 @@ const (
 	Ack                      // tell the success of Req
 	Drop                     // drop the memory: what waits in its mailbox ends not executed, what runs ends unknown
 	Prepare                  // ask Route.Owner whether it can take the object over; ends as Prepared or Unprepared
-	Move                     // write the memory, and that Route.Owner owns it; ends as one of the four of writes
-	Adopt                    // give Route.Owner the state of Rev and the Parked; ends as one of the four of adopting
+	Move                     // write the memory, and that Target owns it; ends as one of the four of writes
+	Hint                     // tell Route.Owner that it owns the object, and the state of Rev; in front of what is forwarded to it from now on
 	TellPrepared             // answer Route.Owner: this node can take it
 	TellUnprepared           // or cannot
-	TellAdopted              // answer Route.Owner: this node has it
-	TellNotAdopted           // or has not, and never will by that message
-	LoadGiven                // make the state of what came with AdoptAsked; ends as Loaded or LoadFailed
+	LoadGiven                // make the state of what came with Hinted; ends as Loaded or LoadFailed
 	TransferDone             // tell who asked for the transfer: Route.Owner owns it
-	TransferNot              // or not, for Cause; the object serves on
+	TransferNot              // or not, for Cause: the object serves on, unless it is lost; Unconfirmed: nobody knows
 )
 
 var opNames = [...]string{
 	"read", "create", "claim", "save", "release", "resolve", "load", "run", "forward", "answer", "ack", "drop",
-	"prepare", "move", "adopt", "tell_prepared", "tell_unprepared", "tell_adopted", "tell_not_adopted", "load_given", "transfer_done", "transfer_not",
+	"prepare", "move", "hint", "tell_prepared", "tell_unprepared", "load_given", "transfer_done", "transfer_not",
 }
 
 // String returns the effect's name in lower case.
@@ -229,7 +218,7 @@ const (
 	Unusable                 // the record's state cannot be loaded here
 	Refused                  // a transfer: the target cannot take it
 	Unended                  // a transfer: what ran has not ended in time
-	Unconfirmed              // it was handed to a new owner that did not answer: unknown
+	Unconfirmed              // a transfer: the memory was lost while the new owner was written: unknown
 	Lost                     // it ran, and the memory was lost before it was saved: unknown
 	Broken                   // its handler panicked: unknown
 	Unsavable                // it ran, and left a state that cannot be saved
@@ -251,6 +240,4 @@ type Effect struct {
 	Rev   uint64
 	Cause Cause
 	Saved bool // Drop: all that the memory had is in the record
-	// Parked belongs to the effect.
-	Parked []Req
 }

@@ -2,9 +2,9 @@ package entry
 
 import "zgame/zmsg"
 
-// How ownership moves. The old owner: Active, asking the target (it serves meanwhile), Freezing, Moving, Handing, Cached. The
-// target: it agrees (Expect), is handed the object (Loading), Active. The write of Moving is what changes the owner; everything behind it
-// can be lost, and is said again or found in the record.
+// How ownership moves. The old owner: Active, asking the target (it serves meanwhile), Freezing, Moving, Cached. The target: it agrees
+// (Expect), is told that it owns the object (Loading), Active. The write of Moving is what changes the owner; everything behind it can be
+// lost, and is found in the record. What waited while the object was frozen is forwarded as every request to another's object is.
 
 //go:noinline
 func (s *step) move(ev *Event) {
@@ -19,21 +19,26 @@ func (s *step) move(ev *Event) {
 			s.notMoved(Unavailable)
 		}
 	case Unprepared:
-		if s.Phase == Active || s.Phase == Checking {
+		switch {
+		case s.Phase != Active && s.Phase != Checking || !s.Moves:
+		case s.Phase == Active && ev.Route.Version > s.Route.Version:
+			// It knows better: this node may own the object no more. Never given up because of a hint, nor served on before a look.
+			s.notMoved(Moved)
+			s.Phase = Checking
+			s.startRead()
+		default:
 			s.notMoved(Refused)
 		}
 	case Unquiet:
 		if s.Phase == Freezing {
 			s.thaw(Unended)
 		}
-	case Adopted, NotAdopted, AdoptUnclear, AdoptUndelivered, AdoptOver:
-		if s.Phase == Handing {
-			s.handed(ev)
-		}
 	case PrepareAsked:
 		s.prepare(ev)
-	case AdoptAsked:
-		s.adopt(ev)
+	case Hinted:
+		s.hinted(ev)
+	case Unexpect:
+		s.Expect = 0
 	}
 }
 
@@ -43,10 +48,14 @@ func (s *step) transfer(ev *Event) {
 		s.do(Effect{Op: TransferDone, Route: s.Route})
 	case !s.Admits():
 		s.do(Effect{Op: TransferNot, Route: s.Route, Cause: Unavailable})
-	case !s.Target.IsZero():
+	case s.Moves:
 		s.do(Effect{Op: TransferNot, Route: s.Route, Cause: Busy})
 	default:
-		s.Target, s.Notify = ev.Target, ev.Notify
+		s.Moves, s.Target, s.Notify = true, ev.Target, ev.Notify
+		if ev.Target.IsZero() {
+			s.freeze()
+			return
+		}
 		s.do(Effect{Op: Prepare, Route: Route{ev.Target, s.Route.Version}})
 	}
 }
@@ -55,15 +64,15 @@ func (s *step) transfer(ev *Event) {
 //
 //go:noinline
 func (s *step) notMoved(why Cause) {
-	if s.Target.IsZero() {
+	if !s.Moves {
 		return
 	}
 	s.do(Effect{Op: TransferNot, Route: s.Route, Cause: why})
-	s.Target = zmsg.NodeRef{}
+	s.Moves, s.Target = false, zmsg.NodeRef{}
 }
 
 func (s *step) freeze() {
-	if s.Target.IsZero() {
+	if !s.Moves {
 		return
 	}
 	if !s.Admits() {
@@ -100,91 +109,60 @@ func (s *step) commitIfQuiet() {
 // moved is behind the point of no return: the record names the target.
 func (s *step) moved(ev *Event) {
 	target := s.Target
-	s.Target = zmsg.NodeRef{}
+	s.Moves, s.Target = false, zmsg.NodeRef{}
 	s.Rev, s.Route = ev.Rev, ev.Route
 	s.ackSaved()
+	if s.Notify && !target.IsZero() {
+		s.do(Effect{Op: Hint, Route: s.Route, Rev: s.Rev})
+	}
 	s.do(Effect{Op: TransferDone, Route: s.Route})
 	s.forget(true)
-	if !s.Notify {
-		s.cached(s.Route)
+	if target.IsZero() {
+		s.lookOrRest() // they are placed anew
 		return
-	}
-	s.Phase, s.Target = Handing, target
-	s.Parked = s.take()
-	s.give()
-}
-
-func (s *step) give() {
-	s.do(Effect{Op: Adopt, Route: s.Route, Rev: s.Rev, Parked: append([]Req(nil), s.Parked...)})
-}
-
-// handed ends Handing, or says it again.
-func (s *step) handed(ev *Event) {
-	switch {
-	case ev.Kind == AdoptUnclear:
-		s.unclear = true
-		s.give()
-		return
-	case ev.Kind == AdoptUndelivered && s.unclear:
-		return // until it is known that the target is gone
-	}
-	parked := s.Parked
-	s.Parked, s.unclear, s.Target = nil, false, zmsg.NodeRef{}
-	switch ev.Kind { //nolint:exhaustive // those of adopting
-	case NotAdopted, AdoptUndelivered: // the target loads when the first of them arrives
-		s.Queue = append(parked, s.Queue...)
-	case AdoptOver: // it may have run them
-		for _, r := range parked {
-			s.answer(r, Unconfirmed)
-		}
-		if ev.OwnerDead {
-			s.lookOrRest()
-			return
-		}
 	}
 	s.cached(s.Route)
 }
 
-// prepare says whether this node can take the object over.
+// prepare says whether this node can take the object over. It promises nothing: who agreed may be asked again, by another.
 func (s *step) prepare(ev *Event) {
 	to := Route{ev.From, ev.Route.Version}
-	if !s.f.CanOwn || s.Suspended || s.Phase.Resident() || ev.Route.Version < s.Route.Version {
+	switch {
+	case !s.f.CanOwn, s.Suspended, ev.Route.Version < s.Route.Version, s.Phase >= Claiming:
 		s.do(Effect{Op: TellUnprepared, Route: to})
+	default:
+		s.Expect = ev.Route.Version + 1
+		s.do(Effect{Op: TellPrepared, Route: to})
+	}
+}
+
+// hinted takes the object over: at once where this node has agreed to and not seen the record under that version, for then nobody can
+// have changed it since; else the record says what is so.
+func (s *step) hinted(ev *Event) {
+	if ev.Route.Owner != s.f.Self || ev.Route.Version <= s.Route.Version || s.Suspended {
 		return
 	}
-	s.Expect = ev.Route.Version + 1
-	s.do(Effect{Op: TellPrepared, Route: to})
-}
-
-// adopt takes the object over: at once where this node has agreed to, for then nobody can have changed the record since; by the
-// record where it has not, or does not remember. The same again is answered as the first time.
-func (s *step) adopt(ev *Event) {
-	to := Route{ev.From, ev.Route.Version}
-	switch {
-	case s.Taken == ev.Route.Version:
-		s.do(Effect{Op: TellAdopted, Route: to})
-	case s.declined == ev.Route.Version || ev.Route.Owner != s.f.Self || ev.Route.Version < s.Route.Version:
-		s.do(Effect{Op: TellNotAdopted, Route: to})
-	case s.Route == ev.Route && (s.Phase.Resident() || s.Phase == Loading || s.Phase == Settling):
-		// A request was here before, and the record was loaded for it.
-		s.takeOver(ev, to)
-		for _, r := range ev.Parked {
-			s.asked(r)
+	switch s.Phase { //nolint:exhaustive // the others own it, under this version or another
+	case Absent, Cached, Reading:
+		if ev.Found && s.Expect == ev.Route.Version && !s.behind(ev.Route) {
+			s.Route, s.Rev, s.Phase, s.Expect = ev.Route, ev.Rev, Loading, 0
+			s.do(Effect{Op: LoadGiven})
+			return
 		}
-	case s.Expect == ev.Route.Version && (s.Phase == Absent || s.Phase == Cached) && !s.Suspended:
-		s.takeOver(ev, to)
-		s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
-		s.Queue = append(append([]Req(nil), ev.Parked...), s.Queue...)
-		s.do(Effect{Op: LoadGiven})
-	default:
-		// The parked come as requests of their own, and the record says the rest. What was declined once stays declined: a second
-		// copy must not bring them a second time.
-		s.declined, s.Expect = ev.Route.Version, 0
-		s.do(Effect{Op: TellNotAdopted, Route: to})
+		if s.Phase != Reading {
+			s.look()
+		} else {
+			s.startRead() // the one under way may be older
+		}
 	}
 }
 
-func (s *step) takeOver(ev *Event, to Route) {
-	s.Taken, s.Expect = ev.Route.Version, 0
-	s.do(Effect{Op: TellAdopted, Route: to})
+// behind reports that a request waits whose path has seen what is newer than r.
+func (s *step) behind(r Route) bool {
+	for _, q := range s.Queue {
+		if q.Hint > r.Version {
+			return true
+		}
+	}
+	return false
 }

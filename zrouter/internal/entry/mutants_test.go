@@ -30,11 +30,19 @@ func (m *mutant) step(e *Entry, f *Facts, ev *Event) []Effect {
 }
 
 var mutants = []mutant{
-	{id: "D1", name: "requests that were handed over are refused as well", before: func(e *Entry, ev *Event) (out []Effect) {
-		if e.Phase == Handing && ev.Kind == Adopted {
-			for _, r := range e.Parked {
+	{id: "D1", name: "requests that waited for a transfer are refused as well as forwarded", before: func(e *Entry, ev *Event) (out []Effect) {
+		if e.Phase == Moving && ev.Kind == Wrote {
+			for _, r := range e.Queue {
 				out = append(out, Effect{Op: Answer, Req: r, Cause: Unavailable})
 			}
+		}
+		return out
+	}},
+	{id: "D2", name: "a request that waits for a transfer is sent as well", before: func(e *Entry, ev *Event) (out []Effect) {
+		if e.Phase == Freezing && ev.Kind == Asked && !ev.Req.Own {
+			r := ev.Req
+			r.Hops++
+			out = append(out, Effect{Op: Forward, Req: r, Route: Route{e.Target, e.Route.Version}})
 		}
 		return out
 	}},
@@ -54,6 +62,19 @@ var mutants = []mutant{
 				e.Phase, e.Route = Cached, x.Route
 			}
 		}
+	}},
+	{id: "D7", name: "a transfer changes the route in memory before it is committed", after: func(e *Entry, _ *Event, out []Effect) {
+		for _, x := range out {
+			if x.Op == Move {
+				e.Route = Route{e.Target, e.Route.Version + 1}
+			}
+		}
+	}},
+	{id: "D8", name: "a transfer whose write has no answer counts as failed", before: func(e *Entry, ev *Event) []Effect {
+		if e.Phase == Moving && ev.Kind == Unclear {
+			ev.Kind = Failed
+		}
+		return nil
 	}},
 	{id: "D8", name: "a write without an answer counts as failed", event: func(ev *Event, _ *Facts) bool {
 		if ev.Kind == Unclear {
@@ -78,6 +99,10 @@ var mutants = []mutant{
 		if ev.Kind == Failed {
 			e.Dirty = false
 		}
+	}},
+	{id: "D32", name: "a node that drains agrees to take objects over", event: func(ev *Event, f *Facts) bool {
+		f.CanOwn = f.CanOwn || ev.Kind == PrepareAsked
+		return false
 	}},
 	{id: "D32", name: "a node that drains goes on to claim", event: func(_ *Event, f *Facts) bool {
 		f.CanOwn = true

@@ -26,7 +26,7 @@ func TestNewerIsNotClaimed(t *testing.T) {
 		{"while it may own nothing", self, false, true, true, Answer, Unavailable},
 	} {
 		var e Entry
-		f := &Facts{Self: self, Home: c.home, CanOwn: c.canOwn, OnDemand: true, Newer: c.newr, MaxHops: 3, MaxQueue: 4}
+		f := &Facts{Self: self, Home: c.home, CanOwn: c.canOwn, OnDemand: true, Newer: c.newr, MaxHops: 3, MaxTTL: 16, MaxQueue: 4}
 		e.Step(f, &Event{Kind: Asked, Req: Req{ID: 1}}, nil)
 		out := e.Step(f, &Event{Kind: HasRead, Found: c.found, Route: Route{Version: 2}, Rev: 5}, nil)
 		if len(out) != 1 || out[0].Op != c.op || out[0].Op == Answer && out[0].Cause != c.cause {

@@ -98,7 +98,7 @@ func (c scope) search(t *testing.T, m mutant) (*search, int) {
 	s := &search{t: t, nodes: c.nodes, reqs: c.reqs, onDemand: c.onDemand, skew: c.skew, own: c.own, mutant: m, faults: c.faults}
 	w := newWorld(c.nodes, budget{
 		faults: c.faults, crash: 1, lapse: 1, unknown: 1, fail: 1, readFail: 1, leave: 1, panics: 1, expire: 1, told: 1, drain: 1,
-		move: 1, unquiet: 1, loss: 1, again: 1,
+		move: 1, unquiet: 1, loss: 1, unexpect: 1,
 	})
 	return s, s.run(w, 4_000_000)
 }

@@ -60,7 +60,7 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 		if s.Phase == Freezing {
 			s.thaw(Unavailable)
 		}
-		if s.Phase != Reading && s.Phase != Handing { // where another is to be asked
+		if s.Phase != Reading { // where another is to be asked
 			s.refuseAll(Unavailable)
 		}
 		if len(s.held) > 0 { // without a lease a write alone lets them be told
@@ -126,7 +126,7 @@ func (s *step) asked(r Req) {
 			return
 		}
 		s.wait(r)
-	case Reading, Handing:
+	case Reading:
 		s.wait(r)
 	}
 }
@@ -325,7 +325,7 @@ func (s *step) forward(r Req, to Route) {
 	switch {
 	case r.Own:
 		s.answer(r, Moved)
-	case r.Hops >= s.f.MaxHops:
+	case r.Hops >= s.f.MaxTTL, r.Hops >= s.f.MaxHops && to.Version <= r.Hint: // by newer and newer routes is no circle: it follows an object that moves
 		s.answer(r, Hops)
 	default:
 		r.Hops++
@@ -367,7 +367,11 @@ func (s *step) forget(saved bool) {
 	for _, h := range s.held {
 		s.answer(h.req, Lost)
 	}
-	s.notMoved(Unavailable)
+	if s.Phase == Moving && s.Writing {
+		s.notMoved(Unconfirmed)
+	} else {
+		s.notMoved(Unavailable)
+	}
 	s.held, s.Running = nil, 0
 	s.Dirty, s.Leaving, s.TooOld, s.bare, s.resumed = false, false, false, false, false
 }

@@ -70,19 +70,18 @@ type wnode struct {
 	loading  bool
 
 	moved     uint8 // the state that Move wrote
-	unheard   bool  // a word about adopting was lost
 	transfers int   // that have not ended
 }
 
 // message is on its way from one node to another: a request, or a word of a transfer.
 type message struct {
-	op        Op // Forward, Prepare, Adopt or one of the Tells
+	op        Op // Forward, Prepare, Hint or one of the Tells
 	to, from  int
 	toEpoch   uint64
 	fromEpoch uint64
 	route     Route
 	req       Req
-	parked    []Req
+	knows     Route // a newer one, of who turns a transfer down
 	rev       uint64
 	state     uint8
 }
@@ -96,7 +95,6 @@ const (
 	notExecuted
 	unknownFate
 	withNode // the node that had it died: its asker learns node_lost
-	perhaps  // it was with a new owner that did not answer: unknown, and what that owner says later comes too late
 )
 
 type world struct {
@@ -113,7 +111,7 @@ type world struct {
 }
 
 // budget is how often each fault may still happen.
-type budget struct{ faults, crash, lapse, unknown, fail, readFail, leave, panics, expire, told, drain, move, unquiet, loss, again uint8 }
+type budget struct{ faults, crash, lapse, unknown, fail, readFail, leave, panics, expire, told, drain, move, unquiet, loss, unexpect uint8 }
 
 // search explores a world from its beginning.
 type search struct {
@@ -150,7 +148,6 @@ func (w *world) clone() *world {
 	c.owners, c.flight, c.orphans = slices.Clone(w.owners), slices.Clone(w.flight), slices.Clone(w.orphans)
 	for i := range c.nodes {
 		n := &c.nodes[i]
-		n.e.Parked = slices.Clone(n.e.Parked)
 		n.e.Queue, n.e.held, n.mailbox = slices.Clone(n.e.Queue), slices.Clone(n.e.held), slices.Clone(n.mailbox)
 		if n.started != nil {
 			r := *n.started
@@ -240,10 +237,9 @@ func (e *enc) entry(x *Entry) {
 	}
 	e.route(x.Route)
 	e.reqs(x.Queue)
-	e.is(x.Dirty, x.Writing, x.Unknown, x.Suspended, x.Leaving, x.TooOld, x.reading, x.again, x.resumed, x.bare, x.Notify, x.unclear)
+	e.is(x.Dirty, x.Writing, x.Unknown, x.Suspended, x.Leaving, x.TooOld, x.reading, x.again, x.resumed, x.bare, x.Moves, x.Notify)
 	e.node(x.Target)
-	e.n(uint64(x.Expect), uint64(x.Taken), uint64(x.declined))
-	e.reqs(x.Parked)
+	e.n(uint64(x.Expect))
 	e.n(uint64(len(x.held)))
 	for _, h := range x.held {
 		e.req(h.req)
@@ -264,8 +260,8 @@ func (w *world) key() [2]uint64 {
 	for _, m := range w.flight {
 		e.n(uint64(m.op), uint64(m.to), uint64(m.from), m.toEpoch, m.fromEpoch, uint64(m.state), e.rev-m.rev)
 		e.route(m.route)
+		e.route(m.knows)
 		e.req(m.req)
-		e.reqs(m.parked)
 	}
 	e.n(uint64(len(w.orphans)))
 	for _, x := range w.orphans {
@@ -276,11 +272,11 @@ func (w *world) key() [2]uint64 {
 		e.is(w.asked[r])
 	}
 	b := w.budget
-	e.b = append(e.b, b.faults, b.crash, b.lapse, b.unknown, b.fail, b.readFail, b.leave, b.panics, b.expire, b.told, b.drain, b.move, b.unquiet, b.loss, b.again)
+	e.b = append(e.b, b.faults, b.crash, b.lapse, b.unknown, b.fail, b.readFail, b.leave, b.panics, b.expire, b.told, b.drain, b.move, b.unquiet, b.loss, b.unexpect)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		e.n(uint64(n.moved), uint64(n.transfers))
-		e.is(n.unheard, n.up, n.draining, n.zombie, n.reading, n.captured, n.resolve, n.loading, n.started != nil, n.writing != nil)
+		e.is(n.up, n.draining, n.zombie, n.reading, n.captured, n.resolve, n.loading, n.started != nil, n.writing != nil)
 		e.n(n.epoch, uint64(n.lease), uint64(n.memory))
 		e.entry(&n.e)
 		if n.loading {

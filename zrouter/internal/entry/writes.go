@@ -7,7 +7,7 @@ func (s *step) wrote(ev *Event) {
 	s.Writing, s.Unknown = false, false
 	switch s.Phase { //nolint:exhaustive // in the others no write is under way
 	case Claiming:
-		s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
+		s.Route, s.Rev, s.Phase, s.Expect = ev.Route, ev.Rev, Loading, 0
 		s.do(Effect{Op: Load})
 	case Releasing:
 		s.Rev, s.Route = ev.Rev, ev.Route
@@ -31,6 +31,9 @@ func (s *step) wrote(ev *Event) {
 
 //go:noinline
 func (s *step) conflicted() {
+	if s.Phase == Moving && s.Unknown {
+		s.notMoved(Unconfirmed) // it may have landed, and the new owner written since
+	}
 	s.Writing, s.Unknown = false, false
 	switch s.Phase {
 	case Claiming:
@@ -170,6 +173,11 @@ func (s *step) leave() {
 	case Active, Checking:
 		s.Leaving = true
 		s.releaseIfIdle()
+	case Freezing:
+		s.Leaving = true
+		s.thaw(Unavailable)
+	case Moving:
+		s.Leaving = true // where the move fails
 	}
 }
 

@@ -35,7 +35,8 @@ type Record struct {
 	Schema        uint32                 `protobuf:"varint,5,opt,name=schema,proto3" json:"schema,omitempty"` // version of the state's encoding
 	State         []byte                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
 	Done          []*Done                `protobuf:"bytes,7,rep,name=done,proto3" json:"done,omitempty"`
-	Deleted       bool                   `protobuf:"varint,8,opt,name=deleted,proto3" json:"deleted,omitempty"` // a tombstone: no owner, no state
+	Deleted       bool                   `protobuf:"varint,8,opt,name=deleted,proto3" json:"deleted,omitempty"`      // a tombstone: no owner, no state
+	Attachment    []byte                 `protobuf:"bytes,9,opt,name=attachment,proto3" json:"attachment,omitempty"` // what the owner before handed over besides the state
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,6 +125,13 @@ func (x *Record) GetDeleted() bool {
 		return x.Deleted
 	}
 	return false
+}
+
+func (x *Record) GetAttachment() []byte {
+	if x != nil {
+		return x.Attachment
+	}
+	return nil
 }
 
 type Key struct {
@@ -320,7 +328,7 @@ var File_zgame_store_v1_record_proto protoreflect.FileDescriptor
 
 const file_zgame_store_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1bzgame/store/v1/record.proto\x12\x0ezgame.store.v1\"\xec\x01\n" +
+	"\x1bzgame/store/v1/record.proto\x12\x0ezgame.store.v1\"\x8c\x02\n" +
 	"\x06Record\x12%\n" +
 	"\x03key\x18\x01 \x01(\v2\x13.zgame.store.v1.KeyR\x03key\x12%\n" +
 	"\x03own\x18\x02 \x01(\v2\x13.zgame.store.v1.OwnR\x03own\x12\x10\n" +
@@ -329,7 +337,10 @@ const file_zgame_store_v1_record_proto_rawDesc = "" +
 	"\x06schema\x18\x05 \x01(\rR\x06schema\x12\x14\n" +
 	"\x05state\x18\x06 \x01(\fR\x05state\x12(\n" +
 	"\x04done\x18\a \x03(\v2\x14.zgame.store.v1.DoneR\x04done\x12\x18\n" +
-	"\adeleted\x18\b \x01(\bR\adeleted\"=\n" +
+	"\adeleted\x18\b \x01(\bR\adeleted\x12\x1e\n" +
+	"\n" +
+	"attachment\x18\t \x01(\fR\n" +
+	"attachment\"=\n" +
 	"\x03Key\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\rR\x04type\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\rR\x04zone\x12\x0e\n" +
