@@ -189,6 +189,9 @@ func (t *turn) answerPrepare(o *object, x *entry.Effect) {
 	_ = t.sh.set.link.SendControl(x.Route.Owner, &a) // lost: who asked does not wait for long
 }
 
+// longestExpected bounds how long a target waits for a write that is under way.
+const longestExpected = 30 * time.Second
+
 // expectation is the room that is kept for an object which this node has agreed to take over.
 type expectation struct{ timer zactor.ClockTimer }
 
@@ -206,7 +209,7 @@ func (t *turn) expect(o *object) {
 	}
 	x = new(expectation)
 	o.expects = x
-	x.timer = s.clock.AfterFunc(s.settings.PrepareTimeout+o.kind.set.QuiesceTimeout+2*s.settings.StoreTimeout, func() {
+	x.timer = s.clock.AfterFunc(s.settings.PrepareTimeout+o.kind.set.QuiesceTimeout+min(2*s.settings.StoreTimeout, longestExpected), func() {
 		t := sh.lock()
 		defer t.end()
 		if o := sh.objects[k]; o != nil && o.expects == x {

@@ -63,6 +63,9 @@ func (w *simWorld) disturb() {
 	if now(c.leave) {
 		w.after(0, p, func() { p.leave(k) })
 	}
+	if now(c.moves) {
+		w.moveSome(k)
+	}
 	if now(c.forget) {
 		w.after(0, p, func() { p.set.forget(k) })
 	}
@@ -139,4 +142,48 @@ func (p *simProc) leave(k zmsg.Key) {
 		t.settle(o)
 	}
 	t.end()
+}
+
+// moveSome has an object moved to another node, or to nobody, and sometimes lets something go wrong with one of the two while that is
+// under way.
+func (w *simWorld) moveSome(k zmsg.Key) {
+	p := w.byRef[w.store.records[k].Own.Node]
+	if p == nil || p.dead {
+		return
+	}
+	var to zmsg.NodeRef
+	target := w.nodes[w.rng.IntN(len(w.nodes))].proc
+	if !w.chance(0.1) {
+		to = target.refs[len(target.refs)-1-w.rng.IntN(min(2, len(target.refs)))]
+	}
+	w.oracle.move(p, k, to, w.chance(0.2))
+	if !w.chance(w.cfg.atStep) {
+		return
+	}
+	victim := p
+	if w.chance(0.5) {
+		victim = target
+	}
+	w.after(w.between(0, 25*time.Millisecond), nil, func() {
+		if victim.dead || w.calm {
+			return
+		}
+		d := w.between(10*time.Millisecond, 2*w.cfg.lease)
+		switch w.rng.IntN(5) {
+		case 0:
+			victim.crash("crashes in a move")
+			w.restart(victim.node)
+		case 1:
+			w.log("%s: stands still for %v in a move", victim.ref, d)
+			victim.pausedUntil = max(victim.pausedUntil, w.now+d)
+		case 2:
+			w.cutOffBus(victim, d)
+		case 3:
+			w.log("%s: does not reach the store for %v in a move", victim.id, d)
+			w.store.cut[victim.id] = w.now + d
+		default:
+			w.log("%s: does not reach the service of leases for %v in a move", victim.ref, d)
+			victim.cutLease = w.now + d
+		}
+	})
 }

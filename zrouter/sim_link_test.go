@@ -131,6 +131,13 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 		}
 	}
 	w.log("%s: sends %d of %s to %s, hop %d, version %d, request %d", p.ref, m.Seq, e.Key.ID, to, m.Hops, e.Version, w.requests)
+	if mu := w.mutant; mu != nil && mu.refusesParked && q != nil && p.handed[e.Key] == w.now && w.now > 0 {
+		w.after(0, p, func() {
+			if !q.ended {
+				r.Reply(token, &zmsg.Reply{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "a mutant refuses it"})
+			}
+		})
+	}
 	d := w.delay(p, to)
 	if !w.through(p, to.ID) || w.chance(w.cfg.netLoss) {
 		w.lostOnTheWay(q)
@@ -166,6 +173,9 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 		received := env
 		if mu := w.mutant; mu != nil && mu.noHint {
 			received.Version = 0
+		}
+		if mu := w.mutant; mu != nil && mu.sendsParked {
+			target.sendParked(&env, c)
 		}
 		w.oracle.receives(target, &env, c)
 		target.set.Receive(&received, c)
@@ -261,7 +271,21 @@ func (b *simReturn) Reply(_ uint64, r *zmsg.Reply) {
 // SendControl implements Link.
 func (p *simProc) SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error {
 	w := p.w
-	w.oracle.route(p, "a correction", e.Key, Route{Owner: e.Owner, Version: e.Version})
+	switch {
+	case e.ID == prepareID: // the sender's own version
+	case e.ID == preparedID && e.Code == zmsg.CodeOK:
+		if p.closing() {
+			w.fail("I11: %s closes, and agrees to take %s over", p.ref, e.Key.ID)
+		}
+	default:
+		w.oracle.route(p, "a control", e.Key, Route{Owner: e.Owner, Version: e.Version})
+	}
+	if e.ID == hintID {
+		if p.handed == nil {
+			p.handed = make(map[zmsg.Key]time.Duration)
+		}
+		p.handed[e.Key] = w.now
+	}
 	if p.busDown {
 		return errSimDown
 	}

@@ -1,9 +1,13 @@
 package zrouter
 
 import (
+	"bytes"
 	"strings"
 	"testing"
+	"time"
 
+	"zgame/zmsg"
+	"zgame/zrouter/internal/entry"
 	"zgame/zstore"
 )
 
@@ -19,9 +23,19 @@ type simMutant struct {
 	forgetsFailed   bool // what a failed save had counts as saved
 	waitsFailed     bool // a save that failed is tried again after a whole interval
 	overwrites      func(p *simProc, cur *zstore.Record) bool
+	refusesParked   bool // what waited for a move is refused as well as sent on
+	sendsParked     bool // what waits for a move is sent on as well
+	routesEarly     bool // a move changes the route in memory before it is committed
+	moveIsFailed    bool // a move whose write has no answer counts as failed
+	forgetsClosing  bool // a node that closes goes on to claim, and to agree
 }
 
 var simMutants = []*simMutant{
+	{id: "D1", name: "requests that waited for a move are refused as well as sent on", refusesParked: true},
+	{id: "D2", name: "a request that waits for a move is sent on as well", sendsParked: true},
+	{id: "D7", name: "a move changes the route in memory before it is committed", routesEarly: true},
+	{id: "D8", name: "a move whose write has no answer counts as failed", moveIsFailed: true},
+	{id: "D32", name: "a node that closes goes on to claim, and to agree to take over", forgetsClosing: true},
 	{id: "D3", name: "who is not on the list counts as dead", notFoundIsDead: true},
 	{id: "D7", name: "a placement that nobody committed is remembered as a route", publishes: true},
 	{id: "D8", name: "a write without an answer counts as failed", unclearIsFailed: true},
@@ -52,5 +66,36 @@ func TestSimulationMutants(t *testing.T) {
 		if !caught {
 			t.Errorf("%s (%s) is not caught", m.id, m.name)
 		}
+	}
+}
+
+// sendParked is of the mutant that sends what waits for a move on as well.
+func (p *simProc) sendParked(e *zmsg.Envelope, m *zmsg.Message) {
+	sh := p.set.shard(e.Key)
+	sh.mu.Lock()
+	var to zmsg.NodeRef
+	if o := sh.objects[e.Key]; o != nil && (o.entry.Phase == entry.Freezing || o.entry.Phase == entry.Moving) {
+		to = o.entry.Target
+	}
+	sh.mu.Unlock()
+	q := p.w.byRef[to]
+	if q == nil {
+		return
+	}
+	c := zmsg.NewMessage(m.ID)
+	c.CopyHead(m)
+	c.SetBody(bytes.Clone(m.Body()))
+	c.Hops++
+	sent := *e
+	p.w.after(p.w.between(time.Millisecond, 20*time.Millisecond), q, func() { q.set.Receive(&sent, c) })
+}
+
+// routeEarly is of the mutant that changes the route before the write that does.
+func (p *simProc) routeEarly(c *zstore.Change) {
+	sh := p.set.shard(c.Key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if o := sh.objects[c.Key]; o != nil && o.entry.Phase == entry.Moving {
+		o.entry.Route = Route{Owner: c.Node, Version: c.Own.Version + 1}
 	}
 }

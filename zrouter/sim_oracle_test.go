@@ -31,6 +31,10 @@ type simOracle struct {
 	proven    map[simPlace]time.Duration // when a write last proved the ownership
 	streams   map[simStream]*simAttempt  // the last that was handled
 	timers    int
+	moves     []*simMove
+	commits   []simCommit
+	frozen    map[*residence]bool // BeforeRemove was called, and nothing that ends it
+	transfers int                 // that ended well
 }
 
 type simPlace struct {
@@ -78,7 +82,7 @@ func (o *simOracle) init(w *simWorld) {
 		w: w, attempts: make([]*simAttempt, 1), lines: make(map[string]*simLine), ofKey: make(map[zmsg.Key][]*simLine),
 		committed: make(map[zmsg.Key][]zmsg.NodeRef), running: make(map[zmsg.Key][]*simRun), panicked: make(map[simPlace]time.Duration),
 		arrivals: make(map[simArrival]simCame), reads: make(map[simPlace]time.Duration),
-		proven: make(map[simPlace]time.Duration), streams: make(map[simStream]*simAttempt),
+		proven: make(map[simPlace]time.Duration), streams: make(map[simStream]*simAttempt), frozen: make(map[*residence]bool),
 	}
 	for i := range w.cfg.keys {
 		o.keys = append(o.keys, zmsg.Key{Type: simType, ID: string(rune('x' + i))})
@@ -129,6 +133,9 @@ func (o *simOracle) wrote(p *simProc, c *zstore.Change, cur, next *zstore.Record
 		o.committed[k] = append(o.committed[k], next.Own.Node)
 	case zstore.OpMove, zstore.OpDelete:
 		o.committed[k] = append(o.committed[k], next.Own.Node)
+		if c.Op == zstore.OpMove {
+			o.commitsMove(p, c)
+		}
 		fallthrough
 	case zstore.OpSave:
 		if !slices.Contains(p.refs, c.Own.Node) {
@@ -228,6 +235,9 @@ func (o *simOracle) begins(p *simProc, c *Context[*testpb.Log], a *simAttempt) *
 	rec := w.store.records[k]
 	if rec.Own.Node != p.ref || rec.Own.Version != version {
 		w.fail("I4: a handler of %s starts on %s as owner since version %d; the owner is %s since %d", k.ID, p.ref, version, rec.Own.Node, rec.Own.Version)
+	}
+	if o.frozen[c.cell.res] {
+		w.fail("D5: a handler of %s starts on %s, which is handing it over", k.ID, p.ref)
 	}
 	for _, other := range o.running[k] {
 		if w.members.valid(other.ref) && other.p.ref == other.ref && !other.p.dead {
@@ -435,12 +445,13 @@ func (o *simOracle) online(k zmsg.Key) (Route, error) {
 // unloaded is told when an object leaves memory.
 func (o *simOracle) unloaded(p *simProc, c *Context[*testpb.Log], why Reason) {
 	w, k := o.w, c.Key()
+	delete(o.frozen, c.cell.res)
 	if p.dead {
 		return
 	}
 	lines := c.State().Lines
 	w.log("%s: %s leaves memory: %s, %d lines", p.ref, k.ID, why, len(lines))
-	if why != Released || w.store.records[k].Deleted || c.cell.res.deleted.Load() {
+	if why != Released && why != Moved || w.store.records[k].Deleted || c.cell.res.deleted.Load() {
 		return
 	}
 	in := linesOf(w.store.records[k].State)
@@ -534,6 +545,13 @@ func (o *simOracle) empty(p *simProc) {
 	if n, m := p.set.kept.Load(), p.set.residents.Load(); n != 0 || m != 0 {
 		w.fail("leak: %s has closed, and counts %d calls that wait and %d objects in memory", p.ref, n, m)
 	}
+	if n := p.set.expected.Load(); n != 0 {
+		w.fail("leak: %s has closed, and expects %d objects", p.ref, n)
+	}
+	if n := p.set.keptBytes.Load(); n != 0 {
+		w.fail("leak: %s has closed, and counts %d bytes that wait", p.ref, n)
+	}
+	o.unended(p)
 	if n := p.group.Len(); n > 0 {
 		w.fail("leak: %s has closed, and has %d actors", p.ref, n)
 	}

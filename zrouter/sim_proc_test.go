@@ -32,7 +32,9 @@ type simProc struct {
 
 	dead        bool
 	died        time.Duration
-	closedAt    time.Duration // when it began to close
+	closedAt    time.Duration              // when it began to close
+	handed      map[zmsg.Key]time.Duration // when it last told a new owner that it is that
+	shut        bool                       // close was called
 	leaving     bool
 	joining     bool
 	stepping    bool // an event that steps an actor is asked for
@@ -138,7 +140,10 @@ func (p *simProc) close(then func()) {
 		return
 	}
 	w.log("%s: closes", p.ref)
-	p.set.closing.Store(true)
+	if m := w.mutant; m == nil || !m.forgetsClosing {
+		p.set.closing.Store(true)
+	}
+	p.shut = true
 	w.members.draining(p.ref)
 	end := w.now + w.between(2*time.Second, 20*time.Second)
 	if w.calm {
@@ -195,7 +200,7 @@ func (p *simProc) goAway(then func(), latest time.Duration) {
 	})
 }
 
-func (p *simProc) closing() bool { return p.set.closing.Load() }
+func (p *simProc) closing() bool { return p.shut }
 
 // failedSave and forgetSave are of the mutants that do not try a failed save again soon.
 func (p *simProc) failedSave(c *zstore.Change) {
@@ -262,7 +267,11 @@ func (p *simProc) kind() Kind[*testpb.Log] {
 			}
 			return nil
 		},
-		OnDeactivate: func(c *ctx, why Reason) { w.oracle.unloaded(p, c, why) },
+		OnDeactivate:  func(c *ctx, why Reason) { w.oracle.unloaded(p, c, why) },
+		BeforeRemove:  func(c *ctx) error { return w.oracle.freezes(p, c) },
+		OnHandoff:     func(c *ctx) ([]byte, error) { return w.oracle.gives(p, c) },
+		RemoveAborted: func(c *ctx) { w.oracle.thaws(p, c) },
+		OnAdopt:       func(c *ctx, attachment []byte) error { return w.oracle.adopts(p, c, attachment) },
 	}
 	if w.cfg.onDemand {
 		kind.Create = func(zmsg.Key) (*testpb.Log, error) { return new(testpb.Log), nil }

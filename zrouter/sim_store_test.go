@@ -33,12 +33,12 @@ func (s *simStore) apply(p *simProc, c *zstore.Change) (zstore.Record, error) {
 		return zstore.Record{}, err
 	}
 	if !landed {
-		next.State, next.Done = bytes.Clone(next.State), cloneDone(next.Done)
+		next.State, next.Done, next.Attachment = bytes.Clone(next.State), cloneDone(next.Done), bytes.Clone(next.Attachment)
 		s.w.log("store: %s of %s by %s: owner %s since %d, revision %d, state %d bytes", c.Op, c.Key.ID, p.id, next.Own.Node, next.Own.Version, next.Rev, len(next.State))
 		s.w.oracle.wrote(p, c, &cur, &next)
 		s.records[c.Key] = next
 	}
-	next.State, next.Done = bytes.Clone(next.State), cloneDone(next.Done)
+	next.State, next.Done, next.Attachment = bytes.Clone(next.State), cloneDone(next.Done), bytes.Clone(next.Attachment)
 	return next, nil
 }
 
@@ -76,7 +76,7 @@ func (c *simClient) Read(_ context.Context, k zmsg.Key) (zstore.Record, error) {
 	}
 	c.p.jobRead = k
 	rec, ok := w.store.records[k]
-	rec.State, rec.Done = bytes.Clone(rec.State), cloneDone(rec.Done)
+	rec.State, rec.Done, rec.Attachment = bytes.Clone(rec.State), cloneDone(rec.Done), bytes.Clone(rec.Attachment)
 	w.log("%s: read of %s: owner %s since %d, revision %d", c.p.ref, k.ID, rec.Own.Node, rec.Own.Version, rec.Rev)
 	if w.chance(0.1) { // what a job reads may be old when it goes on
 		w.busy(c.p, w.between(0, 20*time.Millisecond))
@@ -104,6 +104,9 @@ func (c *simClient) write(_ context.Context, ch *zstore.Change) (zstore.Record, 
 			w.fail("I11: %s closes, and begins a %s of %s", p.ref, ch.Op, ch.Key.ID)
 		}
 	}
+	if m := w.mutant; m != nil && m.routesEarly && ch.Op == zstore.OpMove && !ch.Node.IsZero() {
+		p.routeEarly(ch)
+	}
 	if c.away() || w.chance(w.cfg.writeFails) {
 		w.log("%s: %s of %s: not reachable", p.ref, ch.Op, ch.Key.ID)
 		p.failedSave(ch)
@@ -111,11 +114,11 @@ func (c *simClient) write(_ context.Context, ch *zstore.Change) (zstore.Record, 
 	}
 	if w.chance(w.cfg.writeUnclear) {
 		err := zstore.ErrUnknown
-		if m := w.mutant; m != nil && m.unclearIsFailed {
+		if m := w.mutant; m != nil && (m.unclearIsFailed || m.moveIsFailed && ch.Op == zstore.OpMove) {
 			err = zstore.ErrUnavailable
 		}
 		late := *ch
-		late.State, late.Done = bytes.Clone(ch.State), cloneDone(ch.Done)
+		late.State, late.Done, late.Attachment = bytes.Clone(ch.State), cloneDone(ch.Done), bytes.Clone(ch.Attachment)
 		switch w.rng.IntN(3) {
 		case 0:
 			w.log("%s: %s of %s: no answer, it has landed if it could", p.ref, ch.Op, ch.Key.ID)

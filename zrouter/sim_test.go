@@ -39,7 +39,7 @@ func TestSimulation(t *testing.T) {
 	}
 	var next atomic.Int64
 	var mu sync.Mutex
-	var events, requests, failures int
+	var events, requests, transfers, failures int
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
@@ -56,6 +56,7 @@ func TestSimulation(t *testing.T) {
 				mu.Lock()
 				events += w.steps
 				requests += len(w.oracle.attempts) - 1
+				transfers += w.oracle.transfers
 				if broken != "" {
 					failures++
 					last := tail{most: 60}
@@ -67,7 +68,7 @@ func TestSimulation(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("%d seeds: %d requests, %d events", n, requests, events)
+	t.Logf("%d seeds: %d requests, %d transfers, %d events", n, requests, transfers, events)
 }
 
 // The same seed gives the same history.

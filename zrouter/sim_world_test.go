@@ -257,6 +257,8 @@ type simShape struct {
 	readFails, writeFails, writeUnclear, slow                          float64
 	crash, pause, cutLease, cutBus, cutStore, cutOff, alone, meanwhile float64 // per second
 	leave, closing, oldNews, forget                                    float64 // per second
+	moves                                                              float64 // per second
+	atStep, veto                                                       float64 // of a move: something goes wrong with one of the two nodes, a hook says no
 	panics, unusable, ticks, deletes                                   float64
 	handler                                                            time.Duration // the longest a handler takes
 }
@@ -285,10 +287,12 @@ func (w *simWorld) shape() {
 	c.alone, c.meanwhile = some(0.3, 0.2), some(0.2, 0.3)
 	c.leave, c.closing, c.oldNews, c.forget = some(0.5, 1), some(0.3, 0.15), some(0.4, 1), some(0.3, 0.5)
 	c.panics, c.unusable = some(0.3, 0.1), some(0.2, 0.1)
+	c.moves, c.atStep, c.veto = some(0.7, 5), some(0.4, 0.5), some(0.3, 0.3)
 	c.handler = w.between(0, 60*time.Millisecond)
 	c.settings = Settings{
 		CacheUpdateInterval: w.between(2*time.Second, 8*time.Second), CacheFreeTimeout: w.between(time.Second, 6*time.Second),
 		ObjectFreeTimeout: w.between(time.Second, 10*time.Second), StoreTimeout: time.Hour,
+		PrepareTimeout: w.between(50*time.Millisecond, time.Second), QuiesceTimeout: w.between(10*time.Millisecond, 500*time.Millisecond),
 		SaveDelay: w.between(100*time.Millisecond, 2*time.Second), MaxUnsavedAge: 6 * time.Second, Dedup: 64,
 	}
 	if w.chance(0.3) {

@@ -117,8 +117,8 @@ func (s *step) moved(ev *Event) {
 	}
 	s.do(Effect{Op: TransferDone, Route: s.Route})
 	s.forget(true)
-	if target.IsZero() {
-		s.lookOrRest() // they are placed anew
+	if target.IsZero() || s.strayed() {
+		s.lookOrRest() // for a new place, or a newer route
 		return
 	}
 	s.cached(s.Route)
@@ -155,6 +155,16 @@ func (s *step) hinted(ev *Event) {
 			s.startRead() // the one under way may be older
 		}
 	}
+}
+
+// strayed reports that a request waits which came here although its path has seen this route, or a newer one.
+func (s *step) strayed() bool {
+	for _, q := range s.Queue {
+		if q.Hops > 0 && q.Hint >= s.Route.Version {
+			return true
+		}
+	}
+	return false
 }
 
 // behind reports that a request waits whose path has seen what is newer than r.

@@ -39,7 +39,7 @@ var mutants = []mutant{
 		return out
 	}},
 	{id: "D2", name: "a request that waits for a transfer is sent as well", before: func(e *Entry, ev *Event) (out []Effect) {
-		if e.Phase == Freezing && ev.Kind == Asked && !ev.Req.Own {
+		if e.Phase == Freezing && ev.Kind == Asked && !ev.Req.Own && !e.Target.IsZero() {
 			r := ev.Req
 			r.Hops++
 			out = append(out, Effect{Op: Forward, Req: r, Route: Route{e.Target, e.Route.Version}})
