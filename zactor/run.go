@@ -84,6 +84,12 @@ func (c *cell) turns(x *Context) {
 		x.batch, x.next = c.swapLocked(&x.taken, &c.g.buffers), 0
 		c.mu.Unlock()
 		yielded = 0
+		if len(x.batch) > 0 && x.batch[0].encoded() {
+			deepen(false)
+			if len(x.batch) == 1 {
+				yielded = idleYields // from another node, and alone: nobody here is about to send the next
+			}
+		}
 		if !c.work(x) {
 			return
 		}
