@@ -24,7 +24,7 @@ type Bus interface {
 	// to it when nobody subscribes to subject. A bus that is down does not keep anything for later.
 	// Errors: ErrDown, ErrFull, ErrTooLarge, ErrClosed; with each of them nothing was sent.
 	Publish(subject, reply string, data []byte) error
-	// Receive opens a receiver: h gets the messages of all its subscriptions, from one goroutine, in order of
+	// Receive opens a receiver: h gets the messages of all its subscriptions, one at a time, in order of
 	// arrival over all subjects. h must not block for long; what the driver has to drop meanwhile is reported by
 	// Events.Dropped.
 	Receive(h func(Msg)) (Receiver, error)
@@ -39,6 +39,16 @@ type Bus interface {
 	Flush(ctx context.Context) error
 	// Close flushes within ctx, ends all receivers and closes the connection. It may be called more than once.
 	Close(ctx context.Context) error
+}
+
+// Direct is a Bus that does without the wake of a goroutine where a lone message is sent or comes.
+type Direct interface {
+	Bus
+	// TryPublish is Publish where that does not wait. Else it does nothing and reports false.
+	TryPublish(subject, reply string, data []byte) (published bool, err error)
+	// ReceiveDirect is Receive for an h that never blocks, waits for nothing that the bus brings, and may run on the goroutine that
+	// reads the connection. It is still called by one goroutine at a time.
+	ReceiveDirect(h func(Msg)) (Receiver, error)
 }
 
 // Receiver is an ordered stream of messages from several subjects.

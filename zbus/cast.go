@@ -157,7 +157,7 @@ func (l *Link) publish(c cast, e *zmsg.Envelope) error {
 	if err := l.admitLocked(len(e.Body)); err != nil {
 		return err
 	}
-	return l.enqueueLocked(l.castLaneLocked(c), e, -1)
+	return l.enqueueLocked(l.castLaneLocked(c), e)
 }
 
 // SendQueue sends m to the node, for one of its members of a topic's queue. It is like Send otherwise.

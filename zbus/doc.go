@@ -14,8 +14,8 @@
 //     seen and counted; what comes late or twice is not delivered.
 //   - One-way envelopes: at most once.
 //   - Requests: exactly one outcome. NotExecuted is said only where it is certain.
-//   - Nothing waits to be joined with something else: an idle link sends at once, a busy one packs what is waiting
-//     anyway into one bus message.
+//   - Nothing waits to be joined with something else: an idle link sends at once, a lone request or reply even from its sender's
+//     goroutine, as far as the socket has room; a busy one packs what is waiting anyway into one bus message.
 //   - Bounds: what waits to be sent (number and bytes) and the requests in flight. Full is zmsg.ErrBusy, at once.
 //   - While the bus is down nothing is accepted but replies. What was accepted and not sent is sent when the bus is back:
 //     replies unless their request's deadline has passed, one-way envelopes unless LinkConfig.DefaultTimeout has; requests

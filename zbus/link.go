@@ -27,6 +27,9 @@ type LinkConfig struct {
 	Prefix string
 	// Handlers take what arrives.
 	Handlers Handlers
+	// Direct says that the handlers really never block, nor wait for anything that the bus brings: they may run on the goroutine that
+	// reads the connection (see the interface Direct). Without, handlers that are stuck cost messages; with, the connection.
+	Direct bool
 
 	// DefaultTimeout is the deadline of a request whose message has none. Defaults to 10 s.
 	DefaultTimeout time.Duration
@@ -151,8 +154,9 @@ type Link struct {
 	base     time.Time // deadlines are kept as time since it
 	headSize int       // upper bound of a batch's head
 	self     zmsg.Self
-	groups   string // prefix of the subjects of groups
-	topics   string // and of topics
+	groups   string                                         // prefix of the subjects of groups
+	topics   string                                         // and of topics
+	direct   func(subject, reply string, data []byte) error // see directOf
 	wake     chan struct{}
 	timer    *time.Timer   // the sweeper's
 	stop     chan struct{} // closed by Close: outbox and sweeper end
@@ -199,6 +203,8 @@ type Link struct {
 	waiting   int  // envelopes in the queue, and in the chunk that the outbox has taken
 	bytes     int  // of them
 
+	outbox outbox
+
 	in inbound // the receive side; its lock is taken inside mu
 
 	limits logLimiter
@@ -227,6 +233,7 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 		headSize:  len(zmsg.AppendBatchHead(nil, zmsg.BatchHead{From: zmsg.NodeRef{ID: cfg.Self.ID, Epoch: 1 << 63}, Number: 1 << 63})),
 		groups:    cfg.Prefix + ".g.",
 		topics:    cfg.Prefix + ".t.",
+		direct:    directOf(cfg.Bus),
 		wake:      make(chan struct{}, 1),
 		timer:     time.NewTimer(noSweep),
 		stop:      make(chan struct{}),
@@ -241,6 +248,7 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 		sweepAt:   noSweep,
 	}
 	l.timer.Stop()
+	l.outbox.l = l
 	l.in.init()
 	l.self.Set(cfg.Self)
 	l.me.Store(l.subjectsOf(cfg.Self))
@@ -280,7 +288,7 @@ func (l *Link) Start(ctx context.Context) error {
 	go l.runOutbox()  // owned by the link; ends when Close closes stop and nothing waits; Close waits for it
 	go l.runSweeper() // owned by the link; ends when Close closes stop; Close waits for it
 
-	receiver, err := l.cfg.Bus.Receive(l.receive)
+	receiver, err := l.openReceiver()
 	if err == nil {
 		l.mu.Lock()
 		l.receiver = receiver

@@ -109,7 +109,7 @@ func (c cluster) start(tb testing.TB, id string, h zbus.Handlers, set ...func(*z
 func startOn(tb testing.TB, bus zbus.Bus, id string, h zbus.Handlers, set ...func(*zbus.LinkConfig)) *node {
 	tb.Helper()
 	n := &node{ref: zmsg.NodeRef{ID: id, Epoch: 7}, bus: bus, reg: prometheus.NewRegistry()}
-	cfg := zbus.LinkConfig{Self: n.ref, Bus: bus, Handlers: h, Metrics: zmetrics.NewBus(n.reg)}
+	cfg := zbus.LinkConfig{Self: n.ref, Bus: bus, Handlers: h, Direct: true, Metrics: zmetrics.NewBus(n.reg)}
 	for _, s := range set {
 		s(&cfg)
 	}

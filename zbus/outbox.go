@@ -4,6 +4,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"zgame/zmsg"
@@ -52,8 +53,18 @@ func (b *batch) count() (n int) {
 	return n
 }
 
-// enqueueLocked appends e to what waits for lane ln. slot is its request, or -1. Link.mu is held. Errors: errTooLarge.
-func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
+// enqueueLocked has a one-way envelope sent by the outbox: more may follow soon. Link.mu is held. Errors: errTooLarge.
+func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope) error {
+	err := l.appendLocked(ln, e, -1)
+	if err == nil {
+		l.wakeLocked()
+	}
+	return err
+}
+
+// appendLocked appends e to what waits for lane ln; pushedLocked is to follow. slot is its request, or -1. Link.mu is held.
+// Errors: errTooLarge.
+func (l *Link) appendLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
 	c := l.lastChunkLocked()
 	start := len(c.buf)
 	c.buf = zmsg.AppendBatchEnvelope(c.buf, e)
@@ -64,7 +75,8 @@ func (l *Link) enqueueLocked(ln *lane, e *zmsg.Envelope, slot int32) error {
 	return l.enqueuedLocked(c, start, it)
 }
 
-// enqueuedLocked notes what was appended to the last chunk, from start on, as the item it. Link.mu is held. Errors: errTooLarge.
+// enqueuedLocked notes what was appended to the last chunk, from start on, as the item it; pushedLocked or wakeLocked is to follow.
+// Link.mu is held. Errors: errTooLarge.
 func (l *Link) enqueuedLocked(c *chunk, start int, it item) error {
 	size := len(c.buf) - start
 	if int64(size+l.headSize) > l.maxBytes.Load() {
@@ -75,25 +87,12 @@ func (l *Link) enqueuedLocked(c *chunk, start int, it item) error {
 	c.items = append(c.items, it)
 	l.waiting++
 	l.bytes += size
-	l.wakeLocked()
 	return nil
 }
 
-// wakeLocked tells the outbox that something waits. Link.mu is held.
-func (l *Link) wakeLocked() {
-	if l.woken {
-		return
-	}
-	l.woken = true
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// enqueueReplyLocked is enqueueLocked for a reply that is of use until deadline, since Link.base.
-func (l *Link) enqueueReplyLocked(ln *lane, e *zmsg.Envelope, deadline time.Duration) error {
-	err := l.enqueueLocked(ln, e, -1)
+// appendReplyLocked is appendLocked for a reply that is of use until deadline, since Link.base.
+func (l *Link) appendReplyLocked(ln *lane, e *zmsg.Envelope, deadline time.Duration) error {
+	err := l.appendLocked(ln, e, -1)
 	if err == nil {
 		items := l.queue[len(l.queue)-1].items
 		items[len(items)-1].mark = uint64(deadline)
@@ -126,10 +125,12 @@ func (l *Link) freeLocked(c *chunk) {
 	}
 }
 
-// outbox is what the outbox goroutine works with.
+// outbox is what publishing needs. It belongs to whoever holds owner: the outbox goroutine, but for publishDirect.
 type outbox struct {
+	owner sync.Mutex // taken before Link.mu, or by TryLock
+
 	l     *Link
-	chunk *chunk   // what is being published
+	chunk *chunk   // what is being published, or was taken for that, and is to be tried again
 	open  []*batch // batches in the making, in the order of their beginning
 	free  []*batch
 	group bool // the open batch is a group's
@@ -143,7 +144,7 @@ type outbox struct {
 // comes between that the same node could see: a group's batch closes all others, and the other way round.
 func (l *Link) runOutbox() {
 	defer close(l.outDone)
-	o := &outbox{l: l}
+	o := &l.outbox
 	for stopping := false; !stopping; {
 		select {
 		case <-o.kept.again():
@@ -166,6 +167,11 @@ func (l *Link) runOutbox() {
 
 // run publishes all that waits, as far as the bus takes it.
 func (o *outbox) run() {
+	o.owner.Lock()
+	defer o.owner.Unlock()
+	if o.chunk != nil {
+		o.publishChunk(o.chunk)
+	}
 	o.resend()
 	for more := true; more; {
 		o.publishKept()
@@ -213,6 +219,7 @@ func (o *outbox) publishChunk(c *chunk) {
 		i = o.add(i)
 	}
 	o.flush()
+	o.chunk = nil
 
 	l.mu.Lock()
 	n, size := o.kept.take() // they still wait
@@ -322,19 +329,32 @@ func (b *batch) begin(me *subjects, ln *lane, i int) {
 func (o *outbox) flush() {
 	for i, b := range o.open {
 		o.publish(b)
-		b.lane.batch = nil
-		b.lane = nil
-		if cap(b.buf) > maxKept {
-			b.buf = nil
-		}
-		o.free = append(o.free, b)
+		o.close(b)
 		o.open[i] = nil
 	}
 	o.open = o.open[:0]
 }
 
-// publish hands a batch to the bus. A number is used up only by a batch that the bus took.
+// close lets go of a batch.
+func (o *outbox) close(b *batch) {
+	b.lane.batch = nil
+	b.lane = nil
+	if cap(b.buf) > maxKept {
+		b.buf = nil
+	}
+	o.free = append(o.free, b)
+}
+
+// publish hands a batch to the bus, and ends or keeps what is in it if that refuses.
 func (o *outbox) publish(b *batch) {
+	ups := o.l.ups.Load()
+	if err := o.send(b, o.l.cfg.Bus.Publish); err != nil {
+		o.failed(b, err, ups)
+	}
+}
+
+// send hands a batch to the bus. A number is used up only by a batch that the bus took.
+func (o *outbox) send(b *batch, publish func(subject, reply string, data []byte) error) error {
 	l, ln := o.l, b.lane
 	reply := ""
 	if ln.id != 0 {
@@ -345,9 +365,9 @@ func (o *outbox) publish(b *batch) {
 	if b.requests > 0 {
 		o.number(b) // before publishing: the answer that it was missed may come at once
 	}
-	ups, err := l.ups.Load(), ErrDown
+	err := ErrDown
 	if !o.kept.any() && !o.kept.pausing(l) { // what is kept goes first
-		err = l.cfg.Bus.Publish(ln.subject, reply, b.buf)
+		err = publish(ln.subject, reply, b.buf)
 	}
 	if err == nil {
 		ln.number++
@@ -355,9 +375,8 @@ func (o *outbox) publish(b *batch) {
 			o.sent.note(b, o.chunk)
 		}
 		l.counts.sent(b)
-		return
 	}
-	o.failed(b, err, ups)
+	return err
 }
 
 // number notes in the requests of b which batch carries them.

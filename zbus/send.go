@@ -70,7 +70,10 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 		e.TimeoutMs = milliseconds(left)
 	}
 
-	number, err := l.enqueue(node, e, r, token, deadline, due)
+	number, direct, err := l.enqueue(node, e, r, token, deadline, due)
+	if direct {
+		l.publishDirect()
+	}
 	if w, ok := r.(zmsg.Waiter); ok && err == nil {
 		w.OnGiveUp(token, l, number) // not with mu held: he may have given up already
 	}
@@ -118,7 +121,10 @@ func (l *Link) Tell(to zmsg.NodeRef, t zmsg.Tell, v proto.Message) (err error) {
 		c.buf = c.buf[:start]
 		return errOutbox
 	}
-	return l.enqueuedLocked(c, start, item{lane: ln, slot: -1, kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR})
+	if err = l.enqueuedLocked(c, start, item{lane: ln, slot: -1, kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR}); err == nil {
+		l.wakeLocked()
+	}
+	return err
 }
 
 // encoded returns m's body.
@@ -135,29 +141,31 @@ func badValue(err error) error {
 }
 
 // enqueue puts an envelope into the lane of its node, and the request, if r is set, into the table. It returns the
-// request's number.
-func (l *Link) enqueue(node zmsg.NodeRef, e *zmsg.Envelope, r zmsg.Replier, token uint64, deadline, due time.Duration) (number uint64, err error) {
+// request's number, and whether publishDirect is to follow.
+func (l *Link) enqueue(
+	node zmsg.NodeRef, e *zmsg.Envelope, r zmsg.Replier, token uint64, deadline, due time.Duration,
+) (number uint64, direct bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.admitLocked(len(e.Body)); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	ln := l.laneLocked(node)
 	if r == nil {
-		return 0, l.enqueueLocked(ln, e, -1)
+		return 0, false, l.enqueueLocked(ln, e)
 	}
 	slot, ok := l.requests.add(ln, r, token, deadline)
 	if !ok {
 		l.counts.request("busy", 1)
-		return 0, errRequests
+		return 0, false, errRequests
 	}
 	e.Request = l.requests.number(slot)
-	if err := l.enqueueLocked(ln, e, slot); err != nil {
+	if err := l.appendLocked(ln, e, slot); err != nil {
 		l.requests.end(slot)
-		return 0, err
+		return 0, false, err
 	}
 	l.dueLocked(due)
-	return e.Request, nil
+	return e.Request, l.pushedLocked(l.requests.n == 1), nil
 }
 
 // SendSession sends an operation on sessions to their gate, one-way, in the same lane as Send: e.Op and its fields;
@@ -185,7 +193,7 @@ func (l *Link) sendOneWay(to zmsg.NodeRef, e *zmsg.Envelope) error {
 	if err := l.admitLocked(len(e.Body)); err != nil {
 		return err
 	}
-	return l.enqueueLocked(l.laneLocked(to), e, -1)
+	return l.enqueueLocked(l.laneLocked(to), e)
 }
 
 // admitLocked says whether an envelope with a body of n bytes may wait to be sent. Link.mu is held.
@@ -229,6 +237,7 @@ func (ln *lane) reply(token uint64, r *zmsg.Reply, deadline time.Duration) {
 			replyBuffers.Put(buf)
 		}()
 	}
+	direct := false
 	l.mu.Lock()
 	switch {
 	case l.outEnded:
@@ -238,13 +247,17 @@ func (ln *lane) reply(token uint64, r *zmsg.Reply, deadline time.Duration) {
 	case l.waiting >= 2*l.cfg.OutboxMessages || l.bytes+len(e.Body) > 2*l.cfg.OutboxBytes && l.waiting > 0:
 		l.counts.drop("full", 1)
 	default:
-		if int64(len(e.Body)) > l.maxBytes.Load() || l.enqueueReplyLocked(ln, &e, deadline) != nil {
+		if int64(len(e.Body)) > l.maxBytes.Load() || l.appendReplyLocked(ln, &e, deadline) != nil {
 			e.ID, e.Code, e.Text, e.Body = 0, zmsg.CodeTooLarge, "the reply is above the bus's limit", nil
-			_ = l.enqueueReplyLocked(ln, &e, deadline) // a few bytes: never above the limit
+			_ = l.appendReplyLocked(ln, &e, deadline) // a few bytes: never above the limit
 		}
+		direct = l.pushedLocked(l.inbound.Load() == 1)
 	}
 	l.mu.Unlock()
 	l.inbound.Add(-1)
+	if direct {
+		l.publishDirect()
+	}
 	l.poke()
 }
 

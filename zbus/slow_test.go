@@ -90,7 +90,7 @@ func TestSlowConsumer(t *testing.T) {
 				<-release
 				ran[i].Store(true)
 				echo(i, m)
-			}}, func(c *zbus.LinkConfig) { c.Logger = slog.New(log) })
+			}}, func(c *zbus.LinkConfig) { c.Direct, c.Logger = false, slog.New(log) })
 			var told atomic.Int64
 			defer slow.Observe(zbus.Events{Dropped: func(n int) { told.Add(int64(n)) }})()
 			a := startOn(t, fast, "a", zbus.Handlers{}, func(c *zbus.LinkConfig) { c.BatchBytes = 64 }) // few to a batch

@@ -315,7 +315,7 @@ func (n *Node) wire(context.Context) error {
 		return err
 	}
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
-		Self: self, Bus: n.backends.Bus, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
+		Self: self, Bus: n.backends.Bus, Direct: true, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
 		Handlers: zbus.Handlers{Actor: n.onActor, Tells: n.onTells, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue, Object: n.onObject},
 	}); err != nil {
 		return err

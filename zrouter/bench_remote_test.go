@@ -39,7 +39,7 @@ func (w *world) startOnNATS(tb testing.TB, url, id string) *onNATS {
 	}
 	n := &onNATS{}
 	n.link, err = zbus.NewLink(zbus.LinkConfig{
-		Self: zmsg.NodeRef{ID: id, Epoch: w.epoch + 1}, Bus: bus,
+		Self: zmsg.NodeRef{ID: id, Epoch: w.epoch + 1}, Bus: bus, Direct: true,
 		Handlers: zbus.Handlers{
 			Actor: func(_ uint64, m *zmsg.Message) {
 				if err := n.actor.Deliver(m); err != nil {

@@ -50,7 +50,7 @@ func openNode(id, server string) (n *node, err error) {
 	}
 	self, registry := zmsg.NodeRef{ID: id, Epoch: 1}, prometheus.NewRegistry()
 	link, err := zbus.NewLink(zbus.LinkConfig{
-		Self: self, Bus: n.bus, Metrics: zmetrics.NewBus(registry),
+		Self: self, Bus: n.bus, Direct: true, Metrics: zmetrics.NewBus(registry),
 		Handlers: zbus.Handlers{
 			Actor: func(to uint64, m *zmsg.Message) { n.group.Receive(to, m) },
 			Tells: func(to uint64, a *zmsg.Arrival, list []zmsg.Told) { n.group.ReceiveTells(to, a, list) },

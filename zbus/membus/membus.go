@@ -206,6 +206,14 @@ func (b *Bus) Publish(subject, reply string, data []byte) error {
 	return nil
 }
 
+// TryPublish implements zbus.Direct: Publish never waits.
+func (b *Bus) TryPublish(subject, reply string, data []byte) (published bool, err error) {
+	return true, b.Publish(subject, reply, data)
+}
+
+// ReceiveDirect implements zbus.Direct.
+func (b *Bus) ReceiveDirect(h func(zbus.Msg)) (zbus.Receiver, error) { return b.Receive(h) }
+
 // Receive implements zbus.Bus.
 func (b *Bus) Receive(h func(zbus.Msg)) (zbus.Receiver, error) {
 	b.mu.Lock()

@@ -13,7 +13,8 @@
 // # Goroutines
 //
 // nats.go runs a reader, a writer and a dispatcher of events for the connection, and a loop while it reconnects; each
-// receiver has one goroutine, where its handler runs. All end with Close.
+// receiver has one goroutine, where its handler runs; the handler of a direct one runs on the reader where little came. All end
+// with Close.
 //
 // # Failure
 //
@@ -27,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,18 +55,19 @@ type Bus struct {
 
 	slowLog lograte.Limiter // set at construction
 
-	closed  atomic.Bool
-	isUp    atomic.Bool           // between up and down
-	told    atomic.Bool           // as isUp, once observers were told: who waits for Ready and observes then is not told of the past
-	lastErr atomic.Pointer[error] // why the connection is down, as far as known
+	writing   atomic.Int32                // writes to the socket that are on their way
+	receivers atomic.Pointer[[]*receiver] // replaced with mu held
+	closed    atomic.Bool
+	isUp      atomic.Bool           // between up and down
+	told      atomic.Bool           // as isUp, once observers were told: who waits for Ready and observes then is not told of the past
+	lastErr   atomic.Pointer[error] // why the connection is down, as far as known
 
-	mu        sync.Mutex // guards all below
-	receivers map[*receiver]struct{}
-	waiters   []chan struct{}                  // Ready calls
-	flushes   map[*context.CancelFunc]struct{} // to be called when the connection is lost
+	mu      sync.Mutex                       // guards all below
+	waiters []chan struct{}                  // Ready calls
+	flushes map[*context.CancelFunc]struct{} // to be called when the connection is lost
 }
 
-var _ zbus.Bus = (*Bus)(nil)
+var _ zbus.Direct = (*Bus)(nil)
 
 // New makes the connection. It tries once before it returns; a server that is not there is no error, the attempts go
 // on in the background: see Ready. Errors are those of the Config.
@@ -73,8 +76,9 @@ func New(cfg Config) (*Bus, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	b := &Bus{cfg: cfg, gone: make(chan struct{}), receivers: make(map[*receiver]struct{}), flushes: make(map[*context.CancelFunc]struct{})}
+	b := &Bus{cfg: cfg, gone: make(chan struct{}), flushes: make(map[*context.CancelFunc]struct{})}
 	b.slowLog.Every = slowLogEvery
+	b.receivers.Store(&[]*receiver{})
 	opts := []nats.Option{
 		nats.Name(cfg.Name),
 		nats.Timeout(cfg.ConnectTimeout),
@@ -165,13 +169,21 @@ func (b *Bus) Publish(subject, reply string, data []byte) error {
 	return b.mapped(err)
 }
 
-// relieve is called by nats.go's reader now and then: what it has read is in the channels of the receivers.
-func (b *Bus) relieve() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for r := range b.receivers {
-		r.q.relieve()
+// arrived is called by nats.go's reader when it comes back for more: what it has read before, n bytes the last time, is in the
+// channels of the receivers. relieve says that it is time to make room there.
+func (b *Bus) arrived(n int, relieve bool) {
+	for _, r := range *b.receivers.Load() {
+		r.arrived(n, relieve)
 	}
+}
+
+// TryPublish implements zbus.Direct. While a write to the socket is on its way, which may be waiting for room, Publish
+// would wait for it.
+func (b *Bus) TryPublish(subject, reply string, data []byte) (published bool, err error) {
+	if b.writing.Load() > 0 {
+		return false, nil
+	}
+	return true, b.Publish(subject, reply, data)
 }
 
 // mapped is err in the words of zbus.
@@ -191,15 +203,29 @@ func (b *Bus) mapped(err error) error {
 }
 
 // Receive implements zbus.Bus.
-func (b *Bus) Receive(h func(zbus.Msg)) (zbus.Receiver, error) {
+func (b *Bus) Receive(h func(zbus.Msg)) (zbus.Receiver, error) { return b.receive(h, false) }
+
+// ReceiveDirect implements zbus.Direct: h runs on nats.go's reader where that saves a wake.
+func (b *Bus) ReceiveDirect(h func(zbus.Msg)) (zbus.Receiver, error) { return b.receive(h, true) }
+
+func (b *Bus) receive(h func(zbus.Msg), direct bool) (zbus.Receiver, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed.Load() {
 		return nil, zbus.ErrClosed
 	}
-	r := newReceiver(b, h)
-	b.receivers[r] = struct{}{}
+	r := newReceiver(b, h, direct)
+	list := append(slices.Clone(*b.receivers.Load()), r)
+	b.receivers.Store(&list)
 	return r, nil
+}
+
+// forget takes r away, which is closed.
+func (b *Bus) forget(r *receiver) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(*b.receivers.Load()), func(o *receiver) bool { return o == r })
+	b.receivers.Store(&list)
 }
 
 // Observe implements zbus.Bus.
@@ -258,10 +284,7 @@ func (b *Bus) Close(ctx context.Context) error {
 	}
 	b.mu.Lock()
 	b.closed.Store(true)
-	all := make([]*receiver, 0, len(b.receivers))
-	for r := range b.receivers {
-		all = append(all, r)
-	}
+	all := *b.receivers.Load()
 	waiters := b.waiters
 	b.waiters = nil
 	b.mu.Unlock()
@@ -315,6 +338,9 @@ func (b *Bus) up(nc *nats.Conn) {
 func (b *Bus) down(err error) {
 	b.isUp.Store(false)
 	b.told.Store(false)
+	for _, r := range *b.receivers.Load() {
+		r.wake() // the reader of the lost connection does not come back
+	}
 	b.mu.Lock()
 	for cancel := range b.flushes {
 		(*cancel)()
@@ -338,16 +364,10 @@ func (b *Bus) leaving() {
 
 func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrSlowConsumer) && sub != nil {
-		b.mu.Lock()
-		var r *receiver
-		for o := range b.receivers {
-			if o.has(sub) {
-				r = o
+		for _, r := range *b.receivers.Load() {
+			if r.has(sub) {
+				r.slow()
 			}
-		}
-		b.mu.Unlock()
-		if r != nil {
-			r.slow()
 		}
 		return
 	}

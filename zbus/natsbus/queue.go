@@ -1,7 +1,6 @@
 package natsbus
 
 import (
-	"net"
 	"sync"
 	"sync/atomic"
 
@@ -11,7 +10,7 @@ import (
 // nats.go's reader puts messages into a channel and drops what finds it full: a bound by count, where a message may be of some
 // bytes or of a megabyte. The queue bounds both. It has no goroutine: the reader itself moves messages from the channel into
 // the queue, each time it has read relieveEvery bytes from the socket and comes back for more (see tap), and only while the
-// handler is busy. An idle handler takes from the channel directly.
+// handler is busy.
 const (
 	relieveEvery = 128 << 10
 	// channelSize holds what a reader can put between two moves: relieveEvery bytes and a read, in messages of no bytes.
@@ -27,7 +26,6 @@ type queue struct {
 	limit, maxBytes int
 
 	mu    sync.Mutex  // guards all below
-	idle  bool        // the handler's goroutine waits for the channel: nothing is moved
 	out   []*nats.Msg // from at on
 	at    int
 	in    []*nats.Msg // behind out
@@ -46,7 +44,7 @@ func newQueue(limit, maxBytes int) *queue {
 
 func size(m *nats.Msg) int { return len(m.Data) + len(m.Subject) + len(m.Reply) + msgOverhead }
 
-// next returns the next message, nil if none waits; then the caller takes it from the channel, and calls woken.
+// next returns the next message, nil if none waits.
 func (q *queue) next() *nats.Msg {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -65,25 +63,14 @@ func (q *queue) next() *nats.Msg {
 	case m := <-q.ch:
 		return m
 	default:
-		q.idle = true
 		return nil
 	}
-}
-
-// woken says that the handler's goroutine does not wait any more.
-func (q *queue) woken() {
-	q.mu.Lock()
-	q.idle = false
-	q.mu.Unlock()
 }
 
 // relieve moves what is in the channel into the queue, as far as there is room. It is called by the reader.
 func (q *queue) relieve() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.idle {
-		return
-	}
 	q.lookLocked()
 	for {
 		select {
@@ -114,37 +101,4 @@ func (q *queue) dropped() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.drops
-}
-
-// dialer dials, and taps the connection.
-type dialer struct {
-	net.Dialer
-	bus *Bus
-}
-
-// Dial implements nats.CustomDialer.
-func (d *dialer) Dial(network, address string) (net.Conn, error) {
-	c, err := d.Dialer.Dial(network, address)
-	if err != nil {
-		return nil, err
-	}
-	return &tap{Conn: c, bus: d.bus}, nil
-}
-
-// tap tells the bus when the reader comes back for more: what it has read before is in the channels.
-type tap struct {
-	net.Conn
-	bus *Bus
-	n   int // since the last time; owned by the reader
-}
-
-// Read implements net.Conn.
-func (t *tap) Read(p []byte) (int, error) {
-	if t.n >= relieveEvery {
-		t.n = 0
-		t.bus.relieve()
-	}
-	n, err := t.Conn.Read(p)
-	t.n += n
-	return n, err
 }

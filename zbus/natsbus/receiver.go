@@ -10,13 +10,25 @@ import (
 	"zgame/zbus"
 )
 
+// directBytes is how much may have come from the socket at once for the reader itself to run a direct handler, in bytes.
+const directBytes = 4 << 10
+
 // receiver gives the messages of its subscriptions to a handler. All subscriptions share one channel: nats.go's reader
 // puts each message into it in the order of the wire, and drops (counting it at the subscription) what finds it full.
+//
+// The handler runs on the receiver's goroutine, which the reader wakes when it has put something into the channel and comes back
+// for more. A direct one runs on the reader itself where it is idle and little came: that saves the wake of a goroutine, which is
+// most of what handling a lone message costs.
 type receiver struct {
-	bus  *Bus
-	q    *queue
-	stop chan struct{} // closed by Close, after nothing can arrive any more
-	done chan struct{} // closed when the goroutine has ended
+	bus    *Bus
+	q      *queue
+	h      func(zbus.Msg)
+	direct bool
+	kick   chan struct{} // of one place: something may wait
+	stop   chan struct{} // closed by Close, after nothing can arrive any more
+	done   chan struct{} // closed when the goroutine has ended
+
+	turn sync.Mutex // held by who handles messages
 
 	telling sync.Mutex // one at a time tells of drops
 
@@ -32,43 +44,76 @@ type subscription struct {
 	count int
 }
 
-func newReceiver(b *Bus, h func(zbus.Msg)) *receiver {
+func newReceiver(b *Bus, h func(zbus.Msg), direct bool) *receiver {
 	r := &receiver{
-		bus: b, q: newQueue(b.cfg.Pending, b.cfg.PendingBytes), stop: make(chan struct{}), done: make(chan struct{}),
+		bus: b, q: newQueue(b.cfg.Pending, b.cfg.PendingBytes), h: h, direct: direct,
+		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		subs: make(map[string]*subscription),
 	}
-	go r.run(h) // owned by the receiver; ends when Close says so and nothing waits; Close waits for it
+	go r.run() // owned by the receiver; ends when Close says so and nothing waits; Close waits for it
 	return r
 }
 
-func (r *receiver) run(h func(zbus.Msg)) {
+func (r *receiver) run() {
 	defer close(r.done)
 	for {
-		m := r.q.next()
-		if m == nil {
-			if r.q.losing.Load() {
-				r.q.losing.Store(false)
-				r.countDrops()
-			}
-			select {
-			case m = <-r.q.ch:
-				r.q.woken()
-			case <-r.stop:
-				r.q.woken()
-				for m := r.q.next(); m != nil; m = r.q.next() {
-					r.handle(m, h)
-				}
-				r.countDrops()
-				return
-			}
+		select {
+		case <-r.kick:
+			r.handleAll()
+		case <-r.stop:
+			r.handleAll()
+			r.countDrops()
+			return
 		}
-		r.handle(m, h)
 	}
 }
 
-func (r *receiver) handle(m *nats.Msg, h func(zbus.Msg)) {
+// handleAll handles what waits.
+func (r *receiver) handleAll() {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	r.handleWaiting()
+}
+
+// handleWaiting is handleAll with turn held.
+func (r *receiver) handleWaiting() {
+	for m := r.q.next(); m != nil; m = r.q.next() {
+		r.handle(m)
+	}
+	if r.q.losing.Load() {
+		r.q.losing.Store(false)
+		r.countDrops()
+	}
+}
+
+// arrived is called by the reader when it comes back for more, having read n bytes last. relieve says that it is time to make
+// room in the channel.
+func (r *receiver) arrived(n int, relieve bool) {
+	if len(r.q.ch) == 0 {
+		return
+	}
+	if r.direct && n <= directBytes && r.turn.TryLock() {
+		r.handleWaiting()
+		r.turn.Unlock()
+		return
+	}
+	if relieve {
+		r.q.relieve()
+	}
+	r.wake()
+}
+
+// wake has the goroutine look.
+func (r *receiver) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (r *receiver) handle(m *nats.Msg) {
 	none := len(m.Data) == 0 && m.Header != nil && m.Header.Get("Status") == "503"
-	h(zbus.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data, NoResponders: none})
+	r.h(zbus.Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data, NoResponders: none})
 	if r.q.losing.Load() {
 		r.countDrops()
 	}
@@ -178,9 +223,7 @@ func (r *receiver) Close(ctx context.Context) error {
 		close(r.stop)
 	}
 	r.mu.Unlock()
-	r.bus.mu.Lock()
-	delete(r.bus.receivers, r)
-	r.bus.mu.Unlock()
+	r.bus.forget(r)
 	select {
 	case <-r.done:
 		return nil
