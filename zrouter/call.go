@@ -195,6 +195,9 @@ func (c *call) forwarded(r *zmsg.Reply) {
 		c.set.learn(c.key, Route{Owner: r.Owner, Version: r.Version})
 	}
 	c.reply = *r
+	if r.Version == 0 && c.route.Version > c.hint && !c.placed { // the owner says nothing: we knew. Who asked us did not
+		c.reply.Owner, c.reply.Version = c.route.Owner, c.route.Version
+	}
 	c.end()
 }
 
