@@ -60,7 +60,7 @@ func (l *Link) wakeLocked() {
 
 // takeDirectLocked takes the only envelope of the queue and the outbox with it, if that is idle and nothing is in the way.
 func (l *Link) takeDirectLocked() bool {
-	if len(l.queue) != 1 || len(l.queue[0].items) != 1 || len(l.queue[0].buf) > directBytes {
+	if len(l.queue) != 1 || l.queue[0].n != 1 || len(l.queue[0].buf) > directBytes {
 		return false
 	}
 	o := &l.outbox

@@ -75,7 +75,7 @@ func (o *outbox) keep(b *batch, ups uint64) (n int) {
 			start = c.items[i-1].end
 		}
 		k.add(it, c.buf[start:it.end])
-		n++
+		n += int(it.n)
 	}
 	if n > 0 && !k.down && k.paused.IsZero() {
 		k.paused, k.ups = time.Now(), ups
@@ -91,8 +91,9 @@ func (k *kept) add(it *item, envelope []byte) {
 	}
 	c := k.chunks[last]
 	c.buf = append(c.buf, envelope...)
-	c.items = append(c.items, item{lane: it.lane, end: len(c.buf), slot: -1, mark: it.mark, kind: it.kind})
-	k.n++
+	c.items = append(c.items, item{lane: it.lane, end: len(c.buf), slot: -1, n: it.n, mark: it.mark, kind: it.kind})
+	c.n += int(it.n)
+	k.n += int(it.n)
 	k.size += len(envelope)
 }
 
@@ -130,7 +131,7 @@ func (o *outbox) expire(c *chunk) {
 	for i := range c.items {
 		if it := &c.items[i]; !it.skip && it.mark <= now {
 			it.skip = true
-			n++
+			n += int(it.n)
 		}
 	}
 	o.l.counts.drop("expired", n)
@@ -152,7 +153,7 @@ func (o *outbox) release(c *chunk) {
 	l := o.l
 	l.mu.Lock()
 	o.takeLocked(c) // counts those whose node is lost
-	l.waiting -= len(c.items)
+	l.waiting -= c.n
 	l.bytes -= len(c.buf)
 	l.mu.Unlock()
 	o.expire(c)
@@ -164,8 +165,8 @@ func (o *outbox) dropKept() {
 	n := 0
 	l.mu.Lock()
 	for _, c := range o.kept.chunks {
-		n += len(c.items)
-		l.waiting -= len(c.items)
+		n += c.n
+		l.waiting -= c.n
 		l.bytes -= len(c.buf)
 	}
 	l.mu.Unlock()

@@ -148,21 +148,22 @@ var (
 // goroutine, but for Start, Drain and Close not from handlers and repliers.
 type Link struct {
 	// Set at construction.
-	cfg      LinkConfig
-	log      *slog.Logger
-	counts   counters
-	base     time.Time // deadlines are kept as time since it
-	headSize int       // upper bound of a batch's head
-	self     zmsg.Self
-	groups   string                                         // prefix of the subjects of groups
-	topics   string                                         // and of topics
-	direct   func(subject, reply string, data []byte) error // see directOf
-	wake     chan struct{}
-	timer    *time.Timer   // the sweeper's
-	stop     chan struct{} // closed by Close: outbox and sweeper end
-	outDone  chan struct{} // closed when the outbox has ended
-	swept    chan struct{} // closed when the sweeper has ended
-	idle     chan struct{} // poked while draining when something has ended
+	cfg       LinkConfig
+	log       *slog.Logger
+	counts    counters
+	base      time.Time // deadlines are kept as time since it
+	headSize  int       // upper bound of a batch's head
+	joinBytes int       // see joinLocked
+	self      zmsg.Self
+	groups    string                                         // prefix of the subjects of groups
+	topics    string                                         // and of topics
+	direct    func(subject, reply string, data []byte) error // see directOf
+	wake      chan struct{}
+	timer     *time.Timer   // the sweeper's
+	stop      chan struct{} // closed by Close: outbox and sweeper end
+	outDone   chan struct{} // closed when the outbox has ended
+	swept     chan struct{} // closed when the sweeper has ended
+	idle      chan struct{} // poked while draining when something has ended
 
 	life      sync.Mutex // held by Start and Close: one of them at a time
 	unobserve func()     // guarded by life
@@ -230,6 +231,7 @@ func NewLink(cfg LinkConfig) (*Link, error) {
 		log:       cfg.Logger.With("node", cfg.Self.ID),
 		counts:    newCounters(cfg.Metrics),
 		base:      time.Now(),
+		joinBytes: min(2<<10, cfg.BatchBytes/16),
 		headSize:  len(zmsg.AppendBatchHead(nil, zmsg.BatchHead{From: zmsg.NodeRef{ID: cfg.Self.ID, Epoch: 1 << 63}, Number: 1 << 63})),
 		groups:    cfg.Prefix + ".g.",
 		topics:    cfg.Prefix + ".t.",

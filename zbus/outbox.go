@@ -22,13 +22,15 @@ const (
 type chunk struct {
 	buf   []byte
 	items []item
+	n     int // envelopes
 }
 
-// item is one envelope of a chunk; it begins where the one before ends.
+// item is one envelope of a chunk, or a run of one-way ones to one node; it begins where the one before ends.
 type item struct {
 	lane *lane
 	end  int
 	slot int32 // its request, -1: none
+	n    int32 // envelopes
 	// Of a request: the slot's generation; once taken, its position in its lane. Of others: until when it is of use, since
 	// Link.base; 0 is not said.
 	mark uint64
@@ -83,11 +85,37 @@ func (l *Link) enqueuedLocked(c *chunk, start int, it item) error {
 		c.buf = c.buf[:start]
 		return errTooLarge
 	}
-	it.end = len(c.buf)
-	c.items = append(c.items, it)
+	it.end, it.n = len(c.buf), 1
+	if it.slot >= 0 || !l.joinLocked(c, start, &it) {
+		c.items = append(c.items, it)
+	}
+	c.n++
 	l.waiting++
 	l.bytes += size
 	return nil
+}
+
+// joinLocked makes it a part of the item before, which ends at start, if that is of the same sort: a loop that sends to one node makes
+// an item of 2 KiB, not of each envelope. Link.mu is held.
+func (l *Link) joinLocked(c *chunk, start int, it *item) bool {
+	k := len(c.items) - 1
+	if k < 0 {
+		return false
+	}
+	last := &c.items[k]
+	if last.lane != it.lane || last.kind != it.kind || last.slot >= 0 || last.mark != 0 || it.kind == wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY {
+		return false
+	}
+	begin := 0
+	if k > 0 {
+		begin = c.items[k-1].end
+	}
+	if start-begin > l.joinBytes {
+		return false
+	}
+	last.end = it.end
+	last.n++
+	return true
 }
 
 // appendReplyLocked is appendLocked for a reply that is of use until deadline, since Link.base.
@@ -119,7 +147,7 @@ func (l *Link) lastChunkLocked() *chunk {
 // freeLocked empties a chunk and keeps it, if it is worth it. Link.mu is held.
 func (l *Link) freeLocked(c *chunk) {
 	clear(c.items)
-	c.items, c.buf = c.items[:0], c.buf[:0]
+	c.items, c.buf, c.n = c.items[:0], c.buf[:0], 0
 	if cap(c.buf) <= maxKept && len(l.free) < freeChunks {
 		l.free = append(l.free, c)
 	}
@@ -223,7 +251,7 @@ func (o *outbox) publishChunk(c *chunk) {
 
 	l.mu.Lock()
 	n, size := o.kept.take() // they still wait
-	l.waiting -= len(c.items) - n
+	l.waiting -= c.n - n
 	l.bytes -= len(c.buf) - size
 	l.freeLocked(c)
 	l.cfg.Metrics.Waiting.Set(float64(l.requests.n))
@@ -241,7 +269,7 @@ func (o *outbox) takeLocked(c *chunk) {
 		case it.lane.gone.Load():
 			it.skip = true
 			if it.slot < 0 {
-				l.counts.drop("node_lost", 1)
+				l.counts.drop("node_lost", int(it.n))
 			}
 		case it.slot >= 0:
 			q := &l.requests.slots[it.slot]
@@ -300,7 +328,7 @@ func (o *outbox) add(i int) int {
 			break
 		}
 		end = it.end
-		b.envelopes[it.kind]++
+		b.envelopes[it.kind] += int(it.n)
 		if it.slot >= 0 {
 			b.requests++
 			if b.last == 0 {

@@ -105,7 +105,7 @@ func (o *outbox) resend() {
 		o.sent.find(m, func(r *sentReplies, envelopes []byte) {
 			if r.until > now && !r.lane.gone.Load() {
 				// Several envelopes as one item: they were in one batch already.
-				o.kept.add(&item{lane: r.lane, mark: r.until, kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY}, envelopes)
+				o.kept.add(&item{lane: r.lane, n: 1, mark: r.until, kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY}, envelopes)
 			}
 		})
 	}
