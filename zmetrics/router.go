@@ -16,7 +16,10 @@ type Router struct {
 	// Refused are requests that were not run, or of which it is not known, by kind and cause: busy, unavailable, contended, hops,
 	// not_found, not_in_server, moved, unusable, lost, panicked, unsavable, ...
 	Refused     CounterVec
-	Forwards    Counter    // requests and one-way messages sent on to another node
+	Forwards    CounterVec // requests and one-way messages sent on to another node, by hops so far with this one: 1, 2, 3, more
+	RouteHits   Counter    // requests of this node whose object's owner was known, and another
+	RouteMisses Counter    // requests of this node of whose object nothing was known, or only what is too old
+	UnsavedAge  GaugeVec   // the longest time for which an object in memory has what no write has taken, in seconds, by kind; looked for now and then
 	Corrections Counter    // route updates sent to where one-way messages came from
 	LostOneWay  Counter    // one-way messages that no handler ran for
 	DedupHits   Counter    // requests that had run before, and were answered as then
@@ -41,7 +44,10 @@ func NewRouter(reg Registerer) *Router {
 		Writes:         m.counterVec("writes_total", "Writes of records, by kind, operation and result.", "kind", "op", "result"),
 		Resolved:       m.counterVec("unknown_resolved_total", "Writes of unknown outcome, by what became of them: landed, not.", "result"),
 		Refused:        m.counterVec("refused_total", "Requests that were not run, or of which that is not known, by kind and cause.", "kind", "cause"),
-		Forwards:       m.counter("forwards_total", "Requests and one-way messages sent on to another node."),
+		Forwards:       m.counterVec("forwards_total", "Requests and one-way messages sent on to another node, by hops so far.", "hops"),
+		RouteHits:      m.counter("route_hits_total", "Requests whose object's owner was known, and another node."),
+		RouteMisses:    m.counter("route_misses_total", "Requests of whose object nothing was known, or only what is too old."),
+		UnsavedAge:     m.gaugeVec("unsaved_age_max_seconds", "The longest time for which an object has what no write has taken, when that was last looked for.", "kind"),
 		Corrections:    m.counter("corrections_total", "Route updates sent to where one-way messages came from."),
 		LostOneWay:     m.counter("lost_one_way_total", "One-way messages for objects that no handler ran for."),
 		DedupHits:      m.counter("dedup_hits_total", "Requests that had run before, and were answered as then."),

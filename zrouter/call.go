@@ -218,19 +218,20 @@ func (c *call) undelivered() {
 func (c *call) transmit() (away bool, err error) {
 	s := c.set
 	c.m.Hops = uint32(c.req.Hops)
+	sent := s.counts.forwards[min(c.req.Hops, 4)]
 	c.envelope = zmsg.Envelope{Key: c.key, Version: c.req.Hint, Owner: c.origin}
 	if c.to != nil {
 		to, token := c.replier(forwards)
 		if err := s.link.SendObject(c.route.Owner, &c.envelope, c.m, to, token); err != nil {
 			return false, err
 		}
-		s.counts.Forwards.Inc()
+		sent.Inc()
 		return true, nil
 	}
 	if err := s.link.SendObject(c.route.Owner, &c.envelope, c.m, nil, 0); err != nil {
 		return false, err
 	}
-	s.counts.Forwards.Inc()
+	sent.Inc()
 	if c.origin != s.self.Ref() && c.route.Version > c.hint && !c.placed {
 		s.correct(c.origin, c.key, c.route)
 	}

@@ -12,12 +12,15 @@ import (
 type counts struct {
 	*zmetrics.Router
 
+	forwards [5]zmetrics.Counter // by hops; those of 4 and more are one
+
 	limit lograte.Limiter // of warnings that clients, or a store that is away, could cause without bound
 }
 
 // kindCounts are those of one kind, resolved once.
 type kindCounts struct {
 	residents        zmetrics.Gauge
+	unsaved          zmetrics.Gauge
 	loaded, unloaded zmetrics.Counter
 	drops            [len(reasonNames)]zmetrics.Counter
 	overdue          zmetrics.Counter
@@ -30,12 +33,17 @@ func newCounts(m *zmetrics.Router) *counts {
 	if m == nil {
 		m = zmetrics.NewRouter(nil)
 	}
-	return &counts{Router: m}
+	c := &counts{Router: m}
+	for hops, name := range [...]string{"1", "1", "2", "3", "more"} {
+		c.forwards[hops] = m.Forwards.With(name)
+	}
+	return c
 }
 
 func (c *counts) kind(name string) kindCounts {
 	k := kindCounts{
 		residents: c.Residents.With(name),
+		unsaved:   c.UnsavedAge.With(name),
 		loaded:    c.Activations.With(name, "ok"),
 		unloaded:  c.Activations.With(name, "failed"),
 		overdue:   c.Overdue.With(name),

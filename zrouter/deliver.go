@@ -120,8 +120,10 @@ func (sh *shard) fresh(c *call) bool {
 	}
 	r, at, ok := sh.routes.get(c.key, now)
 	if !ok || now-at >= sh.set.settingsOf(c.key).cacheSeconds() || sh.set.dead(r.Owner) {
+		sh.set.counts.RouteMisses.Inc()
 		return false
 	}
+	sh.set.counts.RouteHits.Inc()
 	c.route = r
 	return true
 }

@@ -189,13 +189,16 @@ func (s *ManagerSet) sweepLater() {
 // sweep gives up objects for which nothing came for long, and forgets routes that nobody asked for.
 func (s *ManagerSet) sweep() {
 	free := uint32(s.settings.CacheFreeTimeout / time.Second)
-	routes := 0
+	routes, unsaved := 0, make(map[*kind]time.Duration)
 	for i := range s.shards {
 		t := s.shards[i].lock()
 		now := t.time()
 		t.sh.routes.sweep(s.seconds(now), free)
 		routes += t.sh.routes.len()
 		for _, o := range t.all() {
+			if o.res != nil && !o.unsaved.IsZero() {
+				unsaved[o.kind] = max(unsaved[o.kind], now.Sub(o.unsaved))
+			}
 			if o.res == nil || now.Sub(o.used) < o.kind.set.ObjectFreeTimeout {
 				continue
 			}
@@ -213,6 +216,9 @@ func (s *ManagerSet) sweep() {
 		t.end()
 	}
 	s.counts.Routes.Set(float64(routes))
+	for _, k := range s.kinds {
+		k.counts.unsaved.Set(unsaved[k].Seconds())
+	}
 }
 
 func (s *ManagerSet) endTimers() {
