@@ -8,6 +8,7 @@ BIN        := bin
 LINT       := $(BIN)/golangci-lint
 BENCHTIME  ?= 1s
 COUNT      ?= 1
+CHAOS      ?= -chaos.rounds=10 -chaos.race
 PROTO_GO   := go run ./cmd/protogen
 # test/ builds and runs what is in the module beside it, documents too; the cache of test results does not see that change.
 FRESH      = $$(test $$m = test && echo -count=1)
@@ -30,6 +31,9 @@ race: ## the same under the race detector, with invariants (poisoned buffers)
 	go test -race -tags invariants ./...
 	cd test && go test -race -count=1 ./process # not ./ferret: FerretDB itself takes minutes under the detector; our driver is raced above
 
+chaos: ## the long form of test/chaos: each fault ten times, nodes under the race detector (CHAOS='-chaos.seed=1 -chaos.rounds=3 -test.run=Moves')
+	cd test && go test -count=1 -v -timeout 6h ./chaos -args $(CHAOS)
+
 lint: $(LINT) ## formatting, vet, golangci-lint, go.mod tidy, generated code up to date
 	$(LINT) fmt --diff
 	$(LINT) run
@@ -46,11 +50,13 @@ proto: ## compile the .proto files to Go
 	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto
 	$(PROTO_GO) -I proto,examples/chat/proto chat/chat.proto
 	$(PROTO_GO) -I proto,bench/proto bench/bench.proto
+	$(PROTO_GO) -I proto,test/chaos/proto chaos/chaos.proto
 
 proto-check: ## fail when generated Go differs from the .proto files
 	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto
 	$(PROTO_GO) -check -I proto,examples/chat/proto chat/chat.proto
 	$(PROTO_GO) -check -I proto,bench/proto bench/bench.proto
+	$(PROTO_GO) -check -I proto,test/chaos/proto chaos/chaos.proto
 
 web: ts-install ## rebuild generated TypeScript and the page bundles from their sources
 	cd clients/ts && node scripts/gen.mjs && node scripts/bundle.mjs ../../examples/chat/web/app.ts ../../examples/chat/web/dist/
@@ -108,4 +114,4 @@ ci: ## everything CI runs; what needs the browser or Node is installed by .ci/ru
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
-.PHONY: help build cross test race lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-smoke docs vuln clean ci
+.PHONY: help build cross test race chaos lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-smoke docs vuln clean ci

@@ -29,16 +29,19 @@ type Etcd struct {
 }
 
 // StartEtcd starts an etcd on loopback with its data under dir and waits until it answers. Port 0 takes a free one, as FreePort does.
-func StartEtcd(dir string, port int) (*Etcd, error) {
+func StartEtcd(dir string, port int) (*Etcd, error) { return StartEtcdOn("127.0.0.1", dir, port) }
+
+// StartEtcdOn is StartEtcd for a server that listens on another address of the machine: for tests with several networks.
+func StartEtcdOn(host, dir string, port int) (*Etcd, error) {
 	if dir == "" {
 		return nil, errors.New("embedded: etcd needs a data directory")
 	}
-	return onPort(port, func(port int) (*Etcd, error) { return startEtcd(dir, port) })
+	return onPort(port, func(port int) (*Etcd, error) { return startEtcd(host, dir, port) })
 }
 
-func startEtcd(dir string, port int) (*Etcd, error) {
+func startEtcd(host, dir string, port int) (*Etcd, error) {
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // nobody else joins; etcd needs one all the same
-	cfg := etcdConfig("zgame", dir, url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(port)}, peer)
+	cfg := etcdConfig("zgame", dir, url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port))}, peer)
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	srv, err := embed.StartEtcd(cfg)
 	if err == nil {
