@@ -26,7 +26,7 @@ type Client struct {
 	seq     atomic.Uint64        // of requests; never used twice, also over connections
 	started atomic.Bool
 	rtt     atomic.Int64 // nanoseconds
-	stats   struct{ connects, unhandled, badPushes, late atomic.Uint64 }
+	stats   struct{ connects, unhandled, badPushes, late, gaps atomic.Uint64 }
 
 	mu      sync.Mutex
 	state   State         // guarded by mu
@@ -38,6 +38,7 @@ type Stats struct {
 	Connects      uint64 // logins that succeeded
 	Unhandled     uint64 // pushes without a handler
 	BadPushes     uint64 // pushes that are not what their id says
+	Gaps          uint64 // notices that pushes of an object are missing, or may be
 	LateResponses uint64 // responses whose request had ended before
 }
 
@@ -115,7 +116,7 @@ func (c *Client) Session() Session {
 // Stats returns the counts so far.
 func (c *Client) Stats() Stats {
 	return Stats{
-		Connects: c.stats.connects.Load(), Unhandled: c.stats.unhandled.Load(), BadPushes: c.stats.badPushes.Load(),
+		Connects: c.stats.connects.Load(), Unhandled: c.stats.unhandled.Load(), BadPushes: c.stats.badPushes.Load(), Gaps: c.stats.gaps.Load(),
 		LateResponses: c.stats.late.Load(),
 	}
 }

@@ -37,6 +37,16 @@ func (c *Client) OnPush(id uint32, h func(body []byte)) (cancel func()) {
 	return c.handlers.onPush(id, h)
 }
 
+// Gap says that pushes of an object to which the session is bound are missing, or may be: its state is to be loaded anew.
+type Gap struct {
+	Key    zmsg.Key
+	Missed uint64 // at most so many; 0: nobody knows
+}
+
+// OnGap calls h for each gap from now on, in order with the pushes: between the last before it and the first behind it. The function that it
+// returns ends it.
+func (c *Client) OnGap(h func(Gap)) (cancel func()) { return c.handlers.onGap(h) }
+
 // handlers hands pushes and states to the user's functions, in order, from the goroutine of run.
 type handlers struct {
 	client    *Client
@@ -48,6 +58,7 @@ type handlers struct {
 	next    uint64 // ids of registrations
 	pushes  map[uint32][]registration[func([]byte)]
 	states  []registration[func(State)]
+	gaps    []registration[func(Gap)]
 	queue   []event
 	waiting int // pushes in queue
 	ended   bool
@@ -63,6 +74,7 @@ type event struct {
 	id    uint32
 	body  []byte
 	state State
+	gap   *Gap
 }
 
 func newHandlers(c *Client, maxPushes int) *handlers {
@@ -99,6 +111,19 @@ func (h *handlers) onState(f func(State)) func() {
 	}
 }
 
+func (h *handlers) onGap(f func(Gap)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next++
+	n := h.next
+	h.gaps = append(slices.Clone(h.gaps), registration[func(Gap)]{n, f})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.gaps = without(h.gaps, n)
+	}
+}
+
 func without[F any](list []registration[F], id uint64) []registration[F] {
 	return slices.DeleteFunc(slices.Clone(list), func(r registration[F]) bool { return r.id == id })
 }
@@ -112,6 +137,18 @@ func (h *handlers) push(id uint32, body []byte) bool {
 	}
 	h.waiting++
 	h.add(event{push: true, id: id, body: body})
+	return true
+}
+
+// gap queues a gap, which counts as a push; false when too many wait.
+func (h *handlers) gap(g Gap) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting >= h.maxPushes {
+		return false
+	}
+	h.waiting++
+	h.add(event{push: true, gap: &g})
 	return true
 }
 
@@ -178,7 +215,7 @@ func (h *handlers) run() {
 
 func (h *handlers) call(e *event) {
 	h.mu.Lock()
-	pushes, states := h.pushes[e.id], h.states
+	pushes, states, gaps := h.pushes[e.id], h.states, h.gaps
 	if e.push {
 		h.waiting--
 	}
@@ -186,6 +223,12 @@ func (h *handlers) call(e *event) {
 	if !e.push {
 		for _, r := range states {
 			r.f(e.state)
+		}
+		return
+	}
+	if e.gap != nil {
+		for _, r := range gaps {
+			r.f(*e.gap)
 		}
 		return
 	}

@@ -71,6 +71,12 @@ func (cn *conn) control(f *zmsg.Frame) error {
 		if sent := cn.pingSent.Swap(0); sent != 0 && c.Pong.GetNonce() == uint64(sent) {
 			cn.client.rtt.Store(max(1, time.Now().UnixNano()-sent))
 		}
+	case *wirepb.Control_Gap:
+		k := zmsg.Key{Type: c.Gap.GetKeyType(), Zone: c.Gap.GetKeyZone(), ID: c.Gap.GetKeyId()}
+		cn.client.stats.gaps.Add(1)
+		if !cn.client.handlers.gap(Gap{k, c.Gap.GetMissed()}) {
+			return &Reason{Kind: KindSlow, Text: "handlers do not keep up with pushes"}
+		}
 	case *wirepb.Control_Closing:
 		cn.ending.delay = serverDelay(c.Closing.GetDelayMs())
 		cn.ending.reason = &Reason{Kind: cn.closedKind(), Code: int(c.Closing.GetCode()), Text: c.Closing.GetText()}

@@ -27,6 +27,7 @@ func TestAllocationBudget(t *testing.T) {
 	reply := &zmsg.Reply{ID: 2, Body: make([]byte, 64)}
 	r := newRig(t, func(c *Config) {
 		c.Rate = -1
+		c.Tell = func(zmsg.Address, *zmsg.Message) error { return nil }
 		c.Handlers[1] = func(_ *Session, m *zmsg.Message) {
 			m.Reply(reply)
 			m.Release()
@@ -58,5 +59,30 @@ func TestAllocationBudget(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations for a push", n)
 	}
+	// A push of an object that the session is bound to costs no memory either.
+	r.sessions.put(s)
+	b := zmsg.Binding{
+		Key: zmsg.Key{Type: 2, ID: "go"}, Version: 1, Since: 1, Owner: zmsg.Address{Node: testNode, Actor: 9}, Gate: testNode,
+		Sessions: []zmsg.SessionRef{s.ref},
+	}
+	if err := r.Bind(&b); err != nil {
+		t.Fatal(err)
+	}
+	p = &zmsg.Push{ID: 9, Body: make([]byte, 64), Key: b.Key, Version: 1}
+	ids := []uint64{s.ref.ID}
+	if n := testing.AllocsPerRun(1000, func() {
+		p.No++
+		if err := r.Push(s.ref, p); err != nil {
+			t.Fatal(err)
+		}
+		p.No++
+		if _, failed := r.PushIDs(ids, p); failed > 0 {
+			t.Fatal("failed")
+		}
+		c.reset()
+	}); n > 0 {
+		t.Errorf("%v allocations for two pushes of an object", n)
+	}
+	r.objects.leave(s.objects[0], s)
 	r.wheel.remove(&c.timer)
 }

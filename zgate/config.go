@@ -72,6 +72,8 @@ type Config struct {
 	MaxGroups int
 	// MaxWatchers is how many actors may watch one session. Defaults to 256.
 	MaxWatchers int
+	// MaxBindings is how many objects one session may be bound to; another one is told that the session has ended. Defaults to 64.
+	MaxBindings int
 	// Rate and Burst are the token bucket of one session's requests: so many a second, so many at once. Requests
 	// above it are answered CodeRateLimited, and a session that goes on for as many as Burst is closed (3009).
 	// Heartbeats do not count, but have a bucket of their own. Defaults to 1,000 and 2,000; Rate -1: no limit.
@@ -107,6 +109,9 @@ type Config struct {
 	MaxRequestTimeout time.Duration
 	// JoinTimeout is how long Join waits for the subscription of a group's first member. Defaults to 2 s.
 	JoinTimeout time.Duration
+	// PushWait is how long the pushes of an object's new owner wait for those of the old one that have not come; then clients are told
+	// of a gap. Defaults to 1 s.
+	PushWait time.Duration
 	// DrainTime is how long Shutdown waits for requests in flight before it closes sessions. Defaults to 2 s.
 	DrainTime time.Duration
 	// DrainSpread is the largest delay that Shutdown asks of clients before they connect again; each gets a random
@@ -170,6 +175,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxInFlight, 128)
 	set(&c.MaxGroups, 256)
 	set(&c.MaxWatchers, 256)
+	set(&c.MaxBindings, 64)
 	set(&c.Rate, 1_000)
 	set(&c.Burst, 2_000)
 	set(&c.QueueBytes, 1<<20)
@@ -184,6 +190,7 @@ func (c Config) withDefaults() Config {
 	set(&c.RequestTimeout, 10*time.Second)
 	set(&c.MaxRequestTimeout, 60*time.Second)
 	set(&c.JoinTimeout, 2*time.Second)
+	set(&c.PushWait, time.Second)
 	set(&c.DrainTime, 2*time.Second)
 	set(&c.DrainSpread, 5*time.Second)
 	if c.Logger == nil {
@@ -242,6 +249,7 @@ func (c Config) validate() error {
 		{"MaxInFlight", c.MaxInFlight, 1, maxInFlightBound},
 		{"MaxGroups", c.MaxGroups, 1, 1 << 20},
 		{"MaxWatchers", c.MaxWatchers, 1, 1 << 20},
+		{"MaxBindings", c.MaxBindings, 1, 1 << 20},
 		{"Rate", c.Rate, -1, 1 << 30},
 		{"Burst", c.Burst, 1, 1 << 30},
 		{"QueueBytes", c.QueueBytes, 4 << 10, 1 << 30},
@@ -263,6 +271,7 @@ func (c Config) validate() error {
 		{"CloseTimeout", c.CloseTimeout},
 		{"RequestTimeout", c.RequestTimeout},
 		{"JoinTimeout", c.JoinTimeout},
+		{"PushWait", c.PushWait},
 		{"DrainTime", c.DrainTime},
 		{"DrainSpread", c.DrainSpread},
 	} {

@@ -12,7 +12,9 @@ type counters struct {
 	// Messages.
 	gate, local, remote, object, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
 	// Drops.
-	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge zmetrics.Counter
+	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge, dropOldOwner, dropDoubled zmetrics.Counter
+	// Objects.
+	bindOK, bindOld, waitOver, waitTime, waitFull zmetrics.Counter
 	// Encodes.
 	encodePB, encodeText zmetrics.Counter
 
@@ -34,6 +36,10 @@ func newCounters(m *zmetrics.Gate) *counters {
 		dropReplaced: m.Drops.With("replaced"), dropCut: m.Drops.With("cut"),
 		dropNoSession: m.Drops.With("no_session"), dropStale: m.Drops.With("stale_session"),
 		dropWrongGate: m.Drops.With("wrong_gate"), dropWatcher: m.Drops.With("watcher"), dropTooLarge: m.Drops.With("too_large"),
+
+		dropOldOwner: m.Drops.With("old_owner"), dropDoubled: m.Drops.With("doubled"),
+		bindOK: m.Binds.With("ok"), bindOld: m.Binds.With("old_owner"),
+		waitOver: m.PushWaits.With("over"), waitTime: m.PushWaits.With("time"), waitFull: m.PushWaits.With("full"),
 
 		encodePB: m.Encodes.With("pb"), encodeText: m.Encodes.With("text"),
 

@@ -44,6 +44,7 @@ type Gate struct {
 	self      zmsg.Self
 	sessions  sessions
 	groups    groups
+	objects   boundObjects
 	addresses addresses
 	flush     flusher
 
@@ -92,6 +93,7 @@ func New(cfg Config) (*Gate, error) {
 	g.wheel = newWheel(g.now, g.onTimer)
 	g.self.Set(cfg.Node)
 	g.groups.g = g
+	g.objects.g = g
 	g.addresses.conns = make(map[netip.Addr]int)
 	return g, nil
 }

@@ -33,6 +33,9 @@ func (g *Gate) Session(ref zmsg.SessionRef) (*Session, error) { return g.session
 // Push sends p to a session; p may be used again when it returns. It does not block. Errors: those of Session and
 // Session.Push.
 func (g *Gate) Push(ref zmsg.SessionRef, p *zmsg.Push) error {
+	if p.Version != 0 {
+		return g.pushOf(ref, nil, p)
+	}
 	s, err := g.session(ref)
 	if err != nil {
 		return err
@@ -41,12 +44,22 @@ func (g *Gate) Push(ref zmsg.SessionRef, p *zmsg.Push) error {
 }
 
 // PushIDs sends p to sessions of this gate, encoded once. failed counts those that do not get it: gone, slow, or
-// behind (volatile).
+// behind (volatile). Of an object's push, which may wait, it counts nothing.
 func (g *Gate) PushIDs(ids []uint64, p *zmsg.Push) (delivered, failed int) {
+	if p.Version != 0 {
+		if g.pushOf(zmsg.SessionRef{}, ids, p) != nil {
+			failed = len(ids)
+		}
+		return 0, failed
+	}
 	e, err := g.encode(p, false)
 	if err != nil {
 		return 0, len(ids)
 	}
+	return g.pushIDs(ids, &e)
+}
+
+func (g *Gate) pushIDs(ids []uint64, e *encoded) (delivered, failed int) {
 	if len(ids) > 1 && len(e.body) >= shareFrom {
 		e.keep()
 	}
@@ -56,7 +69,7 @@ func (g *Gate) PushIDs(ids []uint64, p *zmsg.Push) (delivered, failed int) {
 		case s == nil:
 			g.count.dropNoSession.Inc()
 			failed++
-		case s.push(&e, len(ids) > directWrites) != nil:
+		case s.push(e, len(ids) > directWrites) != nil:
 			failed++
 		default:
 			delivered++
@@ -210,7 +223,7 @@ func (g *Gate) OnSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 	switch e.Op {
 	case wirepb.SessionOp_SESSION_OP_PUSH:
-		p := zmsg.Push{ID: e.ID, Body: e.Body, Class: e.Class}
+		p := zmsg.Push{ID: e.ID, Body: e.Body, Class: e.Class, Key: e.Key, Version: e.Version, No: e.PushNo}
 		if p.Body == nil {
 			p.Body = []byte{} // an empty message, not one to be encoded
 		}
@@ -251,6 +264,8 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		return g.Watch(ref, zmsg.Address{Node: from, Actor: e.FromActor})
 	case wirepb.SessionOp_SESSION_OP_UNWATCH:
 		return g.Unwatch(e.Session, zmsg.Address{Node: from, Actor: e.FromActor})
+	case wirepb.SessionOp_SESSION_OP_BIND, wirepb.SessionOp_SESSION_OP_UNBIND, wirepb.SessionOp_SESSION_OP_LOST:
+		return g.onBinding(e, from)
 	default:
 		return fmt.Errorf("zgate: unknown session operation %d", e.Op)
 	}

@@ -52,9 +52,10 @@ type Session struct {
 
 	requests inFlight
 
-	mu       sync.Mutex // of groups and watchers; before the locks of groups
+	mu       sync.Mutex // of what follows; before the locks of groups, behind those of bound objects
 	groups   map[string]*group
 	watchers []zmsg.Address
+	objects  []*boundObject // that it is bound to, the oldest first
 	ended    bool
 }
 
@@ -193,12 +194,17 @@ func (s *Session) end(how ending) {
 	}
 	s.mu.Lock()
 	s.ended = true
-	groups, watchers := s.groups, s.watchers
-	s.groups, s.watchers = nil, nil
+	groups, watchers, objects := s.groups, s.watchers, s.objects
+	s.groups, s.watchers, s.objects = nil, nil, nil
 	for _, grp := range groups {
 		g.groups.leave(grp, s)
 	}
 	s.mu.Unlock()
+	for _, o := range objects {
+		if owner, there := g.objects.leave(o, s); there && !owner.IsZero() && !slices.Contains(watchers, owner) {
+			watchers = append(watchers, owner)
+		}
+	}
 	for _, w := range watchers {
 		g.tellClosed(w, s.ref, s.user, how)
 	}

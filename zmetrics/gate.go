@@ -18,8 +18,15 @@ type Gate struct {
 	Refused CounterVec // connections refused before the websocket began, by reason
 	// Drops of frames for clients, by reason: closed (the session has ended), late (a reply nobody waits for any
 	// more), volatile, replaced (by a newer push of class latest), cut (still queued when the connection ended),
-	// no_session, stale_session, wrong_gate, watcher.
+	// no_session, stale_session, wrong_gate, watcher, old_owner (of an object that has a newer one), doubled (of an object: it
+	// has come before, or too late).
 	Drops CounterVec
+	Bound Gauge      // sessions that are bound to objects, once for each object
+	Binds CounterVec // what owners of objects asked for, by result: ok, old_owner
+	Held  Gauge      // pushes of objects that wait for those before them
+	// PushWaits are the moves of objects whose last pushes were waited for, by how that ended: over (they came), time, full.
+	PushWaits CounterVec
+	Gaps      Counter // notices to clients that pushes of an object are missing, or may be
 	// SubscribeFailures are failed joins and leaves of groups at the bus; they are tried again.
 	SubscribeFailures Counter
 }
@@ -38,6 +45,11 @@ func NewGate(reg Registerer) *Gate {
 		Closes:      m.counterVec("closes_total", "Sessions and logins ended, by reason.", "reason"),
 		Refused:     m.counterVec("refused_total", "Connections refused before the websocket began, by reason.", "reason"),
 		Drops:       m.counterVec("drops_total", "Frames for clients that were dropped, by reason.", "reason"),
+		Bound:       m.gauge("bound", "Sessions that are bound to objects, once for each object."),
+		Binds:       m.counterVec("binds_total", "Bindings of sessions that owners of objects asked for, by result.", "result"),
+		Held:        m.gauge("pushes_held", "Pushes of objects that wait for those before them."),
+		PushWaits:   m.counterVec("push_waits_total", "Moves of objects whose last pushes were waited for, by how that ended.", "result"),
+		Gaps:        m.counter("gaps_total", "Notices to clients that pushes of an object are missing, or may be."),
 		SubscribeFailures: m.counter("subscribe_failures_total",
 			"Failed joins and leaves of groups at the bus, each tried again."),
 	}

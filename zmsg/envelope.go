@@ -33,6 +33,7 @@ type Envelope struct {
 	Version   RouteVersion
 	Owner     NodeRef
 	Once      string
+	PushNo    uint64
 }
 
 // BatchHead is the head of a batch: who sent it, and which of the sender's batches to this subject it is, from 1. The

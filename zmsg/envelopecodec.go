@@ -41,6 +41,7 @@ const (
 	envOwner      = 30
 	envOwnerEpoch = 31
 	envOnce       = 32
+	envPush       = 33
 )
 
 // AppendEnvelope appends e as one wirepb.Envelope: the bytes that deterministic proto.Marshal gives. Bytes of its
@@ -69,7 +70,7 @@ func (e *Envelope) Size() int {
 		sizeUint(envKeyType, uint64(e.Key.Type)) + sizeUint(envKeyZone, uint64(e.Key.Zone)) +
 		sizeBytes(envKeyID, len(e.Key.ID)) + sizeUint(envVersion, uint64(e.Version)) +
 		sizeBytes(envOwner, len(e.Owner.ID)) + sizeUint(envOwnerEpoch, e.Owner.Epoch) +
-		sizeBytes(envOnce, len(e.Once))
+		sizeBytes(envOnce, len(e.Once)) + sizeUint(envPush, e.PushNo)
 	if e.Client {
 		n += tagSize(envClient) + 1
 	}
@@ -114,7 +115,8 @@ func appendEnvelope(b []byte, e *Envelope) []byte {
 	b = appendUint(b, envVersion, uint64(e.Version))
 	b = appendString(b, envOwner, e.Owner.ID)
 	b = appendUint(b, envOwnerEpoch, e.Owner.Epoch)
-	return appendString(b, envOnce, e.Once)
+	b = appendString(b, envOnce, e.Once)
+	return appendUint(b, envPush, e.PushNo)
 }
 
 func (e *Envelope) valid() bool {
@@ -211,6 +213,8 @@ func (e *Envelope) setNumber(n protowire.Number, v uint64) {
 		e.Version = RouteVersion(v)
 	case envOwnerEpoch:
 		e.Owner.Epoch = v
+	case envPush:
+		e.PushNo = v
 	default:
 	}
 }

@@ -62,6 +62,9 @@ func goldenPackets(tb testing.TB) []goldenPacket {
 		{"closing", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Closing{Closing: &wirepb.Closing{
 			Code: 3001, Text: "going down", DelayMs: 2000,
 		}}})}},
+		{"gap", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{
+			KeyType: 2, KeyZone: 1, KeyId: "go", Missed: 3,
+		}}})}},
 		{"empty control", []Frame{{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: []byte{}}}},
 		{"request", []Frame{request}},
 		{"one-way", []Frame{{Kind: wirepb.FrameKind_FRAME_KIND_REQUEST, ID: 1003}}},
@@ -128,8 +131,25 @@ func goldenBatches() []goldenBatch {
 			},
 			{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY, Request: 13, ID: 2002, Body: []byte{1}, Version: 4, Owner: NodeRef{ID: "node-2", Epoch: 78}},
 		}},
+		{"an object's push", head, []Envelope{{
+			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_PUSH, ID: 1000, Body: []byte{1}, Session: session,
+			Key: Key{Type: 2, ID: "go"}, Version: 4, PushNo: 300,
+		}}},
+		{"an object binds sessions", head, []Envelope{{
+			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_BIND, Session: SessionRef{Gate: session.Gate},
+			FromActor: 4, Request: 12, Key: Key{Type: 2, ID: "go"}, Version: 4, PushNo: 299, Body: goldenBinding(),
+		}}},
 		{"several envelopes", BatchHead{From: head.From, Number: 1 << 50}, []Envelope{request, reply, request}},
 	}
+}
+
+func goldenBinding() []byte {
+	b := Binding{Sessions: []SessionRef{{ID: 1<<63 + 5, Gen: 2}, {ID: 7, Gen: 1}}, Base: 200, Since: 2}
+	body, err := b.EncodeSessions()
+	if err != nil {
+		panic(err)
+	}
+	return body
 }
 
 func encodePacket(frames []Frame) []byte {

@@ -18,6 +18,12 @@ type Push struct {
 	Body  []byte        // encoded; may be nil where Value is set
 	Value proto.Message // not changed after sending
 	Class Class
+
+	// Of an object's push to sessions that are bound to it, all at one gate: whose it is, since when, and its number there, from 1. The
+	// gate keeps the order by them while the object moves. Version 0: of no object.
+	Key     Key
+	Version RouteVersion
+	No      uint64
 }
 
 // EncodedBody returns the body, encoding Value if there are no bytes yet.

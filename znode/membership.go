@@ -9,6 +9,7 @@ import (
 
 	"zgame/zdiscovery"
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 	"zgame/zrouter"
 )
 
@@ -131,6 +132,7 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 		}
 		n.link.Lost(l.Ref)
 		n.sessions.lost(l.Ref)
+		n.sessions.ownerLost(l.Ref)
 	}
 	for _, j := range joined {
 		if !n.self.Is(j.Ref) {
@@ -254,6 +256,9 @@ func (n *Node) onQueue(topic, queue string, m *zmsg.Message) { n.topics.onQueue(
 func (n *Node) onSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 	if n.gate != nil {
 		n.gate.OnSession(e, from)
+	}
+	if e.Op == wirepb.SessionOp_SESSION_OP_BIND { // the clients' messages are on their way to that owner next
+		n.objects.set.Control(&zmsg.Envelope{ID: zrouter.UpdateID, Key: e.Key, Version: e.Version, Owner: from}, from)
 	}
 }
 

@@ -31,6 +31,7 @@ var (
 	_ zactor.Routes    = (*zroute.Local)(nil)
 	_ zactor.Router    = zroute.Router{}
 	_ zactor.Sessions  = (*sessions)(nil)
+	_ zrouter.Gates    = (*sessions)(nil)
 	_ zactor.Watches   = (*watches)(nil)
 	_ zactor.Topics    = (*topics)(nil)
 	_ zactor.Remote    = (*zbus.Link)(nil)
@@ -261,6 +262,9 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.loops.Wait()
 	}
 	n.watches.close()
+	if n.sessions != nil {
+		n.sessions.stop()
+	}
 	n.topics.close()
 	// What is left is closed in any case, also when ctx is over.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)

@@ -54,7 +54,7 @@ func (n *Node) wireObjects() error {
 	}
 	n.objects.member.Store(n.member.Load())
 	n.objects.set, err = zrouter.New(zrouter.Config{
-		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Store: n.backends.Store,
+		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Gates: n.sessions, Store: n.backends.Store,
 		Settings: s.Settings, KindSettings: set, Logger: n.log, Metrics: zmetrics.NewRouter(n.registry),
 	}, hosted...)
 	return err

@@ -24,16 +24,21 @@ type sessions struct {
 	tell  func(to zmsg.Address, m *zmsg.Message) error
 	alive func(zmsg.NodeRef) nodeState
 
+	again sync.Mutex // held while a bind is repeated; before mu
+
 	mu      sync.Mutex
 	watches map[zmsg.NodeRef]map[watch]struct{} // of sessions at other nodes' gates; guarded by mu
 	joins   map[uint64]pendingJoin              // that wait for another gate's word; guarded by mu
-	last    uint64                              // number of the newest join; guarded by mu
+	binds   map[uint64]*pendingBind             // likewise
+	last    uint64                              // number of the newest join or bind; guarded by mu
+	stopped bool                                // guarded by mu
 }
 
 func newSessions(self *zmsg.Self, link sessionLink, alive func(zmsg.NodeRef) nodeState) *sessions {
 	return &sessions{
 		self: self, link: link, alive: alive,
 		watches: map[zmsg.NodeRef]map[watch]struct{}{}, joins: map[uint64]pendingJoin{},
+		binds: map[uint64]*pendingBind{},
 	}
 }
 
@@ -94,11 +99,15 @@ func pushInto(e *zmsg.Envelope, p *zmsg.Push) error {
 		return err
 	}
 	e.Kind, e.ID, e.Body, e.Class = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, p.ID, body, p.Class
+	e.Key, e.Version, e.PushNo = p.Key, p.Version, p.No
 	return nil
 }
 
 // PushMany sends p to many sessions: one envelope for each gate. The error joins what failed.
 func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
+	if p.Version != 0 && len(to) > 0 {
+		return s.pushGate(to, p)
+	}
 	body, err := p.EncodedBody()
 	if err != nil {
 		return err
@@ -196,6 +205,10 @@ var errGateLost error = &zmsg.Error{Code: zmsg.CodeNodeLost, Outcome: zmsg.NotEx
 // joined takes the word of another gate about a join that this node asked for.
 func (s *sessions) joined(from zmsg.NodeRef, e *zmsg.Envelope) {
 	s.mu.Lock()
+	if s.boundLocked(from, e) {
+		s.mu.Unlock()
+		return
+	}
 	p, ok := s.joins[e.Request]
 	delete(s.joins, e.Request)
 	s.mu.Unlock()
@@ -263,7 +276,7 @@ func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
 			err = s.gate.Watch(ref, zmsg.Address{Node: s.self.Ref(), Actor: actor})
 		}
 		if err != nil {
-			return s.closed(w, "the session is gone")
+			return s.tellClosed(w, "the session is gone")
 		}
 		return nil
 	}
@@ -348,7 +361,7 @@ func (s *sessions) lost(gate zmsg.NodeRef) {
 	s.mu.Unlock()
 	for w := range at {
 		// A watcher that is gone as well, or is full, has nobody else to hear it; the mailbox counted it.
-		_ = s.closed(w, "the gate's node is gone")
+		_ = s.tellClosed(w, "the gate's node is gone")
 	}
 }
 
@@ -374,8 +387,8 @@ func (s *sessions) rejoined() {
 
 var errRejoined error = &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.Unknown, Text: "this node lost its place in the cluster and joined again"}
 
-// closed sends SessionClosed to a watcher on this node.
-func (s *sessions) closed(w watch, reason string) error {
+// tellClosed sends SessionClosed to a watcher on this node.
+func (s *sessions) tellClosed(w watch, reason string) error {
 	m := zmsg.NewMessage(zmsg.SessionClosedID)
 	m.Value = &wirepb.SessionClosed{
 		Session: w.session.ID, Generation: w.session.Gen, Gate: w.session.Gate.ID, GateEpoch: w.session.Gate.Epoch, Reason: reason,

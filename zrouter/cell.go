@@ -102,6 +102,12 @@ func (c *cell[S]) OnStart(zc *zactor.Context) (err error) {
 		}
 		defer func() { c.given = nil }()
 	}
+	c.res.rebind(zc, c.given.GetGates())
+	defer func() {
+		if !c.up {
+			c.res.left(Fenced)
+		}
+	}()
 	if k.OnActivate != nil {
 		if err := k.OnActivate(&c.ctx); err != nil {
 			return fmt.Errorf("zrouter: OnActivate of %s: %w", rec.Key, err)
@@ -128,6 +134,7 @@ func (c *cell[S]) OnStop(zc *zactor.Context, _ zactor.Reason) {
 		c.ctx = Context[S]{zc, c}
 		f(&c.ctx, why)
 	}
+	c.res.left(why)
 }
 
 // encode makes the write of the state as it is. It runs in a turn of the actor.
@@ -161,12 +168,13 @@ func (c *cell[S]) handoff(zc *zactor.Context, private []byte) (attachment []byte
 			return nil, true, &vetoError{fmt.Errorf("OnHandoff: %w", err)}
 		}
 	}
-	attachment, err = attach(hook, k.OnHandoff != nil || k.OnAdopt != nil, private)
+	attachment, err = attach(hook, k.OnHandoff != nil || k.OnAdopt != nil, private, c.res.seal())
 	return attachment, true, err
 }
 
 // aborted implements stateful.
 func (c *cell[S]) aborted(zc *zactor.Context) {
+	c.res.unseal()
 	if f := c.shared.kind.RemoveAborted; f != nil {
 		c.ctx = Context[S]{zc, c}
 		f(&c.ctx)

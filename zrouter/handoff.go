@@ -261,9 +261,9 @@ func (s *ManagerSet) hinted(e *zmsg.Envelope) {
 }
 
 // attach makes what a record keeps of what the old owner hands over; nil: nothing.
-func attach(hook []byte, attached bool, private []byte) ([]byte, error) {
-	if !attached && private == nil {
+func attach(hook []byte, attached bool, private []byte, gates []*handoffpb.BoundGate) ([]byte, error) {
+	if !attached && private == nil && gates == nil {
 		return nil, nil
 	}
-	return proto.Marshal(&handoffpb.Attachment{Hook: hook, Private: private, Attached: true})
+	return proto.Marshal(&handoffpb.Attachment{Hook: hook, Private: private, Attached: true, Gates: gates})
 }

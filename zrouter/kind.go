@@ -11,6 +11,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 	"zgame/zstore"
 )
 
@@ -42,7 +43,7 @@ type Kind[S any] struct {
 	// nothing is written yet. An error keeps it here, and is told to who asked (in an ErrHandoff). It must not wait.
 	BeforeRemove func(c *Context[S]) error
 	// OnHandoff runs behind BeforeRemove. What it returns goes to the new owner besides the state, in the same write: what is
-	// in no field of the state, such as timers and bindings of sessions. It may change the state too: say Dirty. An error keeps the
+	// in no field of the state, such as timers; sessions that Context.Bind has bound go by themselves. It may change the state too: say Dirty. An error keeps the
 	// object here.
 	OnHandoff func(c *Context[S]) (attachment []byte, err error)
 	// RemoveAborted runs in the object's actor, before any other message, when the transfer has not come about after BeforeRemove and
@@ -139,6 +140,9 @@ func HandleTell[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error, o
 	h.key, h.err = zmsg.KeyFieldOf(PQ(nil))
 	h.h = zactor.HandleTell(func(zc *zactor.Context, msg PQ) error {
 		c := zc.Actor().(*cell[S])
+		if e, ok := any(msg).(*wirepb.SessionClosed); ok {
+			c.res.sessionClosed(zmsg.ClosedSession(e))
+		}
 		if done, err := c.enter(zc); done || err != nil {
 			return err
 		}
@@ -205,12 +209,18 @@ func (k Kind[S]) spec() (*kind, error) {
 		handlers: make(map[uint32]handlerOptions), durable: make(map[uint32]bool), online: k.PullOnlineServer,
 	}
 	shared := &shared[S]{kind: k}
+	closed := false
 	for i, h := range k.Handlers {
 		if h.err != nil {
 			faults = append(faults, fmt.Errorf("zrouter: kind %q: handler %d: %w", k.Name, i, h.err))
 			continue
 		}
 		id := h.h.ID()
+		if id == zmsg.SessionClosedID {
+			closed = true // it comes by the actor's id, never by routing
+			shared.handlers = append(shared.handlers, h.h)
+			continue
+		}
 		if id == 0 {
 			bad("handler %d: its message type has no (zgame.id), so nobody can send it to an object", i)
 			continue
@@ -221,6 +231,12 @@ func (k Kind[S]) spec() (*kind, error) {
 		out.handlers[id] = h.opts
 		out.adverts = append(out.adverts, zmsg.Advert{ID: id, Client: h.opts.clients, KeyField: h.key})
 		shared.handlers = append(shared.handlers, h.h)
+	}
+	if !closed { // bound sessions end also where that is nothing to the kind
+		shared.handlers = append(shared.handlers, zactor.HandleTell(func(zc *zactor.Context, e *wirepb.SessionClosed) error {
+			zc.Actor().(*cell[S]).res.sessionClosed(zmsg.ClosedSession(e))
+			return nil
+		}))
 	}
 	slices.SortFunc(shared.handlers, func(a, b zactor.Handler) int { return int(int64(a.ID()) - int64(b.ID())) })
 	out.create = func(key zmsg.Key) (w zstore.Write, err error) { return shared.create(key) }

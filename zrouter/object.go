@@ -32,6 +32,9 @@ type object struct {
 	expects *expectation     // room for what this node has agreed to take over
 	at      uint32           // when the route was last confirmed, in seconds since the set's start
 
+	orphans  *bound            // of the stay that a panic has ended, for the next
+	orphaned zmsg.RouteVersion // of that stay
+
 	why error // why it cannot be created, loaded, or saved
 
 	used    time.Time // when something last came

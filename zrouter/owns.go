@@ -64,8 +64,9 @@ var (
 	errNoUser error = &zmsg.Error{Code: zmsg.CodeUnauthorized, Outcome: zmsg.NotExecuted, Text: "the message is for the user's own object: log in first"}
 )
 
-// Deliver takes a message whose id belongs to a kind for the object that it names: by the field marked (zgame.key), or, where its type
-// marks none, the user of the session. Errors: as DeliverObject; zmsg.ErrNoRoute where no node hosts such a kind, or clients may not
+// Deliver takes a message whose id belongs to a kind for the object that it names by the field marked (zgame.key). Where its type marks
+// none, or the field is empty, it is for the object of the kind that the client's session is bound to, and where it is to none, and the type marks
+// none, for that of the session's user. Errors: as DeliverObject; zmsg.ErrNoRoute where no node hosts such a kind, or clients may not
 // send the id; zmsg.ErrBadRequest, CodeUnauthorized where no object is named.
 func (s *ManagerSet) Deliver(m *zmsg.Message) error {
 	id, ok := s.owned().ids[m.ID]
@@ -74,6 +75,9 @@ func (s *ManagerSet) Deliver(m *zmsg.Message) error {
 	}
 	k := zmsg.Key{Type: id.typ}
 	if id.field == 0 {
+		if bound, ok := s.boundKey(m, id.typ); ok {
+			return s.DeliverObject(bound, m)
+		}
 		if k.ID = m.User; k.ID == "" {
 			return errNoUser
 		}
@@ -86,16 +90,25 @@ func (s *ManagerSet) Deliver(m *zmsg.Message) error {
 	raw, num, ok := zmsg.FieldKey(body, id.field)
 	switch {
 	case !ok:
-		return errNoKey
 	case raw != nil:
 		k.ID = string(raw)
 	default:
 		k.ID = strconv.FormatUint(num, 10)
 	}
 	if k.ID == "" {
-		return errNoKey
+		if k, ok = s.boundKey(m, id.typ); !ok {
+			return errNoKey
+		}
 	}
 	return s.DeliverObject(k, m)
+}
+
+// boundKey returns the object of a type that the session is bound to from which m comes.
+func (s *ManagerSet) boundKey(m *zmsg.Message, typ uint32) (zmsg.Key, bool) {
+	if !m.Client || m.Session.IsZero() {
+		return zmsg.Key{}, false
+	}
+	return s.gates.BoundKey(m.Session, typ)
 }
 
 // Kinds returns what the node's record says of the kinds that the set hosts, sorted by type.

@@ -37,6 +37,10 @@ type residence struct {
 	current *call       // whose handler runs; owned by the actor's turn
 	token   uint64      // with which its outcome is given
 
+	bound      *bound       // the sessions that are bound to it; owned by the actor's turns, from the start on
+	boundCount atomic.Int32 // how many
+	actor      uint64       // the actor's id; set by its start
+
 	// Guarded by the shard's mu.
 	ref     zactor.Ref
 	rec     *zstore.Record // what to load: owned by the actor's start

@@ -45,6 +45,8 @@ type Config struct {
 	Link Link
 	// Members says who is alive.
 	Members Members
+	// Gates bind sessions to objects; nil: there are none.
+	Gates Gates
 	// Store keeps the objects of all kinds that have no store of their own.
 	Store zstore.Store
 
@@ -80,6 +82,7 @@ type ManagerSet struct {
 	group    *zactor.Group
 	link     Link
 	members  Members
+	gates    Gates
 	store    zstore.Store
 	clock    zactor.Clock
 	settings Settings
@@ -151,7 +154,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	node := cfg.Settings.withDefaults()
 	faults = append(faults, node.validate())
 	s := &ManagerSet{
-		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, store: cfg.Store, clock: cfg.Clock,
+		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, gates: cfg.Gates, store: cfg.Store, clock: cfg.Clock,
 		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics),
 		maxHops: uint8(node.MaxHops),
 		pool:    cfg.executor, random: cfg.random,
@@ -204,6 +207,9 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.gates == nil {
+		s.gates = noGates{}
 	}
 	if s.clock == nil {
 		s.clock = realClock{}

@@ -199,7 +199,7 @@ func (s *ManagerSet) sweep() {
 			if o.res != nil && !o.unsaved.IsZero() {
 				unsaved[o.kind] = max(unsaved[o.kind], now.Sub(o.unsaved))
 			}
-			if o.res == nil || now.Sub(o.used) < o.kind.set.ObjectFreeTimeout {
+			if o.res == nil || now.Sub(o.used) < o.kind.set.ObjectFreeTimeout || o.res.boundCount.Load() > 0 {
 				continue
 			}
 			ev := entry.Event{Kind: entry.Idle}

@@ -123,6 +123,9 @@ func (t *turn) putAway(o *object) {
 	} else {
 		sh.routes.drop(o.key)
 	}
+	if o.orphans != nil {
+		o.orphan()
+	}
 	calls := o.calls
 	*o = object{calls: calls}
 	objects.Put(o)
@@ -387,6 +390,7 @@ func (t *turn) load(o *object) {
 	o.loads = false
 	s := t.sh.set
 	res := &residence{o: o, sh: o.sh, version: o.entry.Route.Version, rec: o.rec}
+	res.bound, o.orphans = o.orphans, nil
 	if n := o.kind.set.Dedup; n > 0 {
 		res.ring = newDoneRing(n, o.rec.Done)
 	}

@@ -150,6 +150,9 @@ const (
 	SessionOp_SESSION_OP_KICK        SessionOp = 4 // code, text
 	SessionOp_SESSION_OP_WATCH       SessionOp = 5 // from_actor wants SessionClosed
 	SessionOp_SESSION_OP_UNWATCH     SessionOp = 6
+	SessionOp_SESSION_OP_BIND        SessionOp = 7 // the object `key`, owned by the sender's from_actor since route_version, binds sessions: body is a Binding
+	SessionOp_SESSION_OP_UNBIND      SessionOp = 8 // and lets them go: body is a Binding
+	SessionOp_SESSION_OP_LOST        SessionOp = 9 // the object has left the sender's memory, and no other has it from there
 )
 
 // Enum value maps for SessionOp.
@@ -162,6 +165,9 @@ var (
 		4: "SESSION_OP_KICK",
 		5: "SESSION_OP_WATCH",
 		6: "SESSION_OP_UNWATCH",
+		7: "SESSION_OP_BIND",
+		8: "SESSION_OP_UNBIND",
+		9: "SESSION_OP_LOST",
 	}
 	SessionOp_value = map[string]int32{
 		"SESSION_OP_UNSPECIFIED": 0,
@@ -171,6 +177,9 @@ var (
 		"SESSION_OP_KICK":        4,
 		"SESSION_OP_WATCH":       5,
 		"SESSION_OP_UNWATCH":     6,
+		"SESSION_OP_BIND":        7,
+		"SESSION_OP_UNBIND":      8,
+		"SESSION_OP_LOST":        9,
 	}
 )
 
@@ -381,6 +390,7 @@ type Control struct {
 	//	*Control_Ack
 	//	*Control_Goaway
 	//	*Control_Closing
+	//	*Control_Gap
 	Control       isControl_Control `protobuf_oneof:"control"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -486,6 +496,15 @@ func (x *Control) GetClosing() *Closing {
 	return nil
 }
 
+func (x *Control) GetGap() *Gap {
+	if x != nil {
+		if x, ok := x.Control.(*Control_Gap); ok {
+			return x.Gap
+		}
+	}
+	return nil
+}
+
 type isControl_Control interface {
 	isControl_Control()
 }
@@ -518,6 +537,10 @@ type Control_Closing struct {
 	Closing *Closing `protobuf:"bytes,7,opt,name=closing,proto3,oneof"`
 }
 
+type Control_Gap struct {
+	Gap *Gap `protobuf:"bytes,8,opt,name=gap,proto3,oneof"`
+}
+
 func (*Control_Hello) isControl_Control() {}
 
 func (*Control_Welcome) isControl_Control() {}
@@ -531,6 +554,8 @@ func (*Control_Ack) isControl_Control() {}
 func (*Control_Goaway) isControl_Control() {}
 
 func (*Control_Closing) isControl_Control() {}
+
+func (*Control_Gap) isControl_Control() {}
 
 // Hello is the first frame of a connection: who the client is.
 type Hello struct {
@@ -996,6 +1021,75 @@ func (x *Closing) GetDelayMs() uint32 {
 	return 0
 }
 
+// Gap tells the client, in the order of its pushes, that pushes of an object to which its session is bound are missing, or may be.
+type Gap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	KeyType       uint32                 `protobuf:"varint,1,opt,name=key_type,json=keyType,proto3" json:"key_type,omitempty"`
+	KeyZone       uint32                 `protobuf:"varint,2,opt,name=key_zone,json=keyZone,proto3" json:"key_zone,omitempty"`
+	KeyId         string                 `protobuf:"bytes,3,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	Missed        uint64                 `protobuf:"varint,4,opt,name=missed,proto3" json:"missed,omitempty"` // at most so many, of all that the object has sent to sessions at this gate; 0: nobody knows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gap) Reset() {
+	*x = Gap{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gap) ProtoMessage() {}
+
+func (x *Gap) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gap.ProtoReflect.Descriptor instead.
+func (*Gap) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Gap) GetKeyType() uint32 {
+	if x != nil {
+		return x.KeyType
+	}
+	return 0
+}
+
+func (x *Gap) GetKeyZone() uint32 {
+	if x != nil {
+		return x.KeyZone
+	}
+	return 0
+}
+
+func (x *Gap) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+func (x *Gap) GetMissed() uint64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
 // Batch is one message on the bus: envelopes of one sender to one subject, in order.
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1010,7 +1104,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[10]
+	mi := &file_zgame_v1_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1116,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[10]
+	mi := &file_zgame_v1_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1129,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{10}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Batch) GetMagic() uint32 {
@@ -1106,14 +1200,15 @@ type Envelope struct {
 	RouteVersion  uint64 `protobuf:"varint,29,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"` // object: the newest that the request has met; reply: of the object that answered
 	Owner         string `protobuf:"bytes,30,opt,name=owner,proto3" json:"owner,omitempty"`                                    // object: the origin, whose request it was at first; reply: who owned the object that answered
 	OwnerEpoch    uint64 `protobuf:"varint,31,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
-	Once          string `protobuf:"bytes,32,opt,name=once,proto3" json:"once,omitempty"` // the request's idempotency key, at most 128 bytes; empty: none
+	Once          string `protobuf:"bytes,32,opt,name=once,proto3" json:"once,omitempty"`  // the request's idempotency key, at most 128 bytes; empty: none
+	Push          uint64 `protobuf:"varint,33,opt,name=push,proto3" json:"push,omitempty"` // session push of an object: its number at this gate, from 1; bind: the last before; 0: of no object
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[11]
+	mi := &file_zgame_v1_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1220,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[11]
+	mi := &file_zgame_v1_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1233,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{11}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Envelope) GetKind() EnvelopeKind {
@@ -1358,6 +1453,82 @@ func (x *Envelope) GetOnce() string {
 	return ""
 }
 
+func (x *Envelope) GetPush() uint64 {
+	if x != nil {
+		return x.Push
+	}
+	return 0
+}
+
+// Binding is the body of a bind or unbind: the sessions, at the receiving gate.
+type Binding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []uint64               `protobuf:"fixed64,1,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	Generations   []uint32               `protobuf:"varint,2,rep,packed,name=generations,proto3" json:"generations,omitempty"` // of the sessions, in their order
+	Base          uint64                 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`                      // the first session at the gate was bound behind the push with this number
+	Since         uint64                 `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`                    // the route version of the owner that has begun to count the pushes to the gate: those before it are unknown to the sender
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Binding) Reset() {
+	*x = Binding{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Binding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Binding) ProtoMessage() {}
+
+func (x *Binding) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Binding.ProtoReflect.Descriptor instead.
+func (*Binding) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Binding) GetSessions() []uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *Binding) GetGenerations() []uint32 {
+	if x != nil {
+		return x.Generations
+	}
+	return nil
+}
+
+func (x *Binding) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *Binding) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 // SessionClosed tells an actor that a session it watches has ended.
 type SessionClosed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1374,7 +1545,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[12]
+	mi := &file_zgame_v1_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1557,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[12]
+	mi := &file_zgame_v1_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1570,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{12}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionClosed) GetSession() uint64 {
@@ -1471,7 +1642,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x04json\x18\t \x01(\v2\x17.google.protobuf.StructR\x04json\x12\x12\n" +
 	"\x04type\x18\n" +
 	" \x01(\tR\x04type\x12\x18\n" +
-	"\aoutcome\x18\v \x01(\rR\aoutcome\"\xb6\x02\n" +
+	"\aoutcome\x18\v \x01(\rR\aoutcome\"\xd9\x02\n" +
 	"\aControl\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.zgame.v1.HelloH\x00R\x05hello\x12-\n" +
 	"\awelcome\x18\x02 \x01(\v2\x11.zgame.v1.WelcomeH\x00R\awelcome\x12$\n" +
@@ -1479,7 +1650,8 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x04pong\x18\x04 \x01(\v2\x0e.zgame.v1.PongH\x00R\x04pong\x12!\n" +
 	"\x03ack\x18\x05 \x01(\v2\r.zgame.v1.AckH\x00R\x03ack\x12*\n" +
 	"\x06goaway\x18\x06 \x01(\v2\x10.zgame.v1.GoawayH\x00R\x06goaway\x12-\n" +
-	"\aclosing\x18\a \x01(\v2\x11.zgame.v1.ClosingH\x00R\aclosingB\t\n" +
+	"\aclosing\x18\a \x01(\v2\x11.zgame.v1.ClosingH\x00R\aclosing\x12!\n" +
+	"\x03gap\x18\b \x01(\v2\r.zgame.v1.GapH\x00R\x03gapB\t\n" +
 	"\acontrol\"\x84\x01\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
@@ -1518,13 +1690,18 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\aClosing\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x19\n" +
-	"\bdelay_ms\x18\x03 \x01(\rR\adelayMs\"\x91\x01\n" +
+	"\bdelay_ms\x18\x03 \x01(\rR\adelayMs\"j\n" +
+	"\x03Gap\x12\x19\n" +
+	"\bkey_type\x18\x01 \x01(\rR\akeyType\x12\x19\n" +
+	"\bkey_zone\x18\x02 \x01(\rR\akeyZone\x12\x15\n" +
+	"\x06key_id\x18\x03 \x01(\tR\x05keyId\x12\x16\n" +
+	"\x06missed\x18\x04 \x01(\x04R\x06missed\"\x91\x01\n" +
 	"\x05Batch\x12\x14\n" +
 	"\x05magic\x18\x01 \x01(\aR\x05magic\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x120\n" +
-	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\xa2\x06\n" +
+	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\xb6\x06\n" +
 	"\bEnvelope\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.zgame.v1.EnvelopeKindR\x04kind\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x1d\n" +
@@ -1564,7 +1741,13 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x05owner\x18\x1e \x01(\tR\x05owner\x12\x1f\n" +
 	"\vowner_epoch\x18\x1f \x01(\x04R\n" +
 	"ownerEpoch\x12\x12\n" +
-	"\x04once\x18  \x01(\tR\x04once\"\xc2\x01\n" +
+	"\x04once\x18  \x01(\tR\x04once\x12\x12\n" +
+	"\x04push\x18! \x01(\x04R\x04push\"q\n" +
+	"\aBinding\x12\x1a\n" +
+	"\bsessions\x18\x01 \x03(\x06R\bsessions\x12 \n" +
+	"\vgenerations\x18\x02 \x03(\rR\vgenerations\x12\x12\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x14\n" +
+	"\x05since\x18\x04 \x01(\x04R\x05since\"\xc2\x01\n" +
 	"\rSessionClosed\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +
@@ -1589,7 +1772,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x13ENVELOPE_KIND_REPLY\x10\x02\x12\x19\n" +
 	"\x15ENVELOPE_KIND_SESSION\x10\x03\x12\x18\n" +
 	"\x14ENVELOPE_KIND_OBJECT\x10\x04\x12\x19\n" +
-	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\xaa\x01\n" +
+	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\xeb\x01\n" +
 	"\tSessionOp\x12\x1a\n" +
 	"\x16SESSION_OP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSESSION_OP_PUSH\x10\x01\x12\x13\n" +
@@ -1597,7 +1780,10 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x10SESSION_OP_LEAVE\x10\x03\x12\x13\n" +
 	"\x0fSESSION_OP_KICK\x10\x04\x12\x14\n" +
 	"\x10SESSION_OP_WATCH\x10\x05\x12\x16\n" +
-	"\x12SESSION_OP_UNWATCH\x10\x06B\x13Z\x11zgame/zmsg/wirepbb\x06proto3"
+	"\x12SESSION_OP_UNWATCH\x10\x06\x12\x13\n" +
+	"\x0fSESSION_OP_BIND\x10\a\x12\x15\n" +
+	"\x11SESSION_OP_UNBIND\x10\b\x12\x13\n" +
+	"\x0fSESSION_OP_LOST\x10\tB\x13Z\x11zgame/zmsg/wirepbb\x06proto3"
 
 var (
 	file_zgame_v1_wire_proto_rawDescOnce sync.Once
@@ -1612,7 +1798,7 @@ func file_zgame_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_zgame_v1_wire_proto_goTypes = []any{
 	(FrameKind)(0),          // 0: zgame.v1.FrameKind
 	(EnvelopeKind)(0),       // 1: zgame.v1.EnvelopeKind
@@ -1627,16 +1813,18 @@ var file_zgame_v1_wire_proto_goTypes = []any{
 	(*Ack)(nil),             // 10: zgame.v1.Ack
 	(*Goaway)(nil),          // 11: zgame.v1.Goaway
 	(*Closing)(nil),         // 12: zgame.v1.Closing
-	(*Batch)(nil),           // 13: zgame.v1.Batch
-	(*Envelope)(nil),        // 14: zgame.v1.Envelope
-	(*SessionClosed)(nil),   // 15: zgame.v1.SessionClosed
-	(*structpb.Struct)(nil), // 16: google.protobuf.Struct
+	(*Gap)(nil),             // 13: zgame.v1.Gap
+	(*Batch)(nil),           // 14: zgame.v1.Batch
+	(*Envelope)(nil),        // 15: zgame.v1.Envelope
+	(*Binding)(nil),         // 16: zgame.v1.Binding
+	(*SessionClosed)(nil),   // 17: zgame.v1.SessionClosed
+	(*structpb.Struct)(nil), // 18: google.protobuf.Struct
 }
 var file_zgame_v1_wire_proto_depIdxs = []int32{
 	4,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
 	0,  // 1: zgame.v1.Frame.kind:type_name -> zgame.v1.FrameKind
 	5,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
-	16, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
+	18, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
 	6,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
 	7,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
 	8,  // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
@@ -1644,14 +1832,15 @@ var file_zgame_v1_wire_proto_depIdxs = []int32{
 	10, // 8: zgame.v1.Control.ack:type_name -> zgame.v1.Ack
 	11, // 9: zgame.v1.Control.goaway:type_name -> zgame.v1.Goaway
 	12, // 10: zgame.v1.Control.closing:type_name -> zgame.v1.Closing
-	14, // 11: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
-	1,  // 12: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
-	2,  // 13: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	13, // 11: zgame.v1.Control.gap:type_name -> zgame.v1.Gap
+	15, // 12: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
+	1,  // 13: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
+	2,  // 14: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_zgame_v1_wire_proto_init() }
@@ -1667,6 +1856,7 @@ func file_zgame_v1_wire_proto_init() {
 		(*Control_Ack)(nil),
 		(*Control_Goaway)(nil),
 		(*Control_Closing)(nil),
+		(*Control_Gap)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1674,7 +1864,7 @@ func file_zgame_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_v1_wire_proto_rawDesc), len(file_zgame_v1_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

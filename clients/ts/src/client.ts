@@ -4,7 +4,7 @@ import { Connection, type Ending } from "./connection.js";
 import { Code, Outcome, ZgameError } from "./errors.js";
 import { messageId } from "./ids.js";
 import { backoff, reconnectable } from "./policy.js";
-import type { Reason, Session, State } from "./state.js";
+import type { Gap, Reason, Session, State } from "./state.js";
 
 /** What is needed of a WebSocket: the browser's, Node's own, or the package ws's. */
 export interface SocketLike {
@@ -86,6 +86,7 @@ export class Client {
   private readonly calls = new Map<bigint, Call>();
   private readonly pushes = new Map<number, ((body: Uint8Array) => void)[]>();
   private states: ((s: State) => void)[] = [];
+  private gaps: ((g: Gap) => void)[] = [];
   private current: State = { phase: "idle", delayMs: 0, attempt: 0 };
   private attempt = 0;
   private everOnline = false;
@@ -133,6 +134,14 @@ export class Client {
     this.states = [...this.states, f];
     return () => {
       this.states = this.states.filter((g) => g !== f);
+    };
+  }
+
+  /** Calls f for each gap from now on, in order with the pushes. The function that it returns ends that. */
+  onGap(f: (g: Gap) => void): () => void {
+    this.gaps = [...this.gaps, f];
+    return () => {
+      this.gaps = this.gaps.filter((g) => g !== f);
     };
   }
 
@@ -277,6 +286,10 @@ export class Client {
         push: (f) => {
           if (this.closing) return;
           for (const h of this.pushes.get(f.id) ?? []) guard(() => h(f.body));
+        },
+        gap: (g) => {
+          if (this.closing) return;
+          for (const f of this.gaps) guard(() => f(g));
         },
         rtt: (ms) => {
           this.rttMs = ms;

@@ -3,7 +3,7 @@ import {
   type Control, ControlSchema, type Frame, FrameKind, FrameSchema, PacketSchema, type Welcome,
 } from "../gen/zgame/v1/wire_pb.js";
 import type { SocketConstructor, SocketLike } from "./client.js";
-import type { Reason, ReasonKind, Session } from "./state.js";
+import type { Gap, Reason, ReasonKind, Session } from "./state.js";
 
 /** How a connection ended. */
 export interface Ending {
@@ -21,6 +21,7 @@ export interface Events {
   online(session: Session): void;
   response(frame: Frame): void;
   push(frame: Frame): void;
+  gap(gap: Gap): void;
   rtt(ms: number): void;
   /** The server asks to leave; no new requests. leave() ends the connection. */
   goaway(): void;
@@ -176,6 +177,11 @@ export class Connection {
           this.events.rtt(ms);
         }
         break;
+      case "gap": {
+        const { keyType, keyZone, keyId, missed } = c.control.value;
+        if (this.welcomedAt) this.events.gap({ type: keyType, zone: keyZone, id: keyId, missed });
+        break;
+      }
       case "goaway": {
         const { delayMs, address, text } = c.control.value;
         this.address = address;

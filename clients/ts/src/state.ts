@@ -43,6 +43,16 @@ export interface Session {
   timeoutMs: number;
 }
 
+/** Pushes of an object to which the session is bound are missing, or may be: its state is to be loaded anew. */
+export interface Gap {
+  /** The object's key. */
+  type: number;
+  zone: number;
+  id: string;
+  /** At most so many; 0n: nobody knows. */
+  missed: bigint;
+}
+
 /** What a client is doing now. */
 export interface State {
   phase: Phase;

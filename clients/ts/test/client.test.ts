@@ -67,6 +67,23 @@ test("order of one-way messages and requests", () => withClient(async ({ client,
   assert.equal((await Promise.all(answers)).length, 25);
 }));
 
+test("a gap comes between the pushes around it", () => withClient(async ({ client, peer }) => {
+  const got = new Stream<string>();
+  client.on(LineSchema, (l) => got.put(`push ${l.seq}`));
+  const stop = client.onGap((g) => got.put(`gap ${g.type}/${g.zone}/${g.id} ${g.missed}`));
+  client.onGap(() => {
+    throw new Error("a handler that throws holds up nothing");
+  });
+  peer.push(LineSchema, { seq: 1n });
+  peer.control({ case: "gap", value: { keyType: 2, keyZone: 1, keyId: "go", missed: 3n } });
+  peer.push(LineSchema, { seq: 5n });
+  for (const want of ["push 1", "gap 2/1/go 3", "push 5"]) assert.equal(await got.next(want), want);
+  stop();
+  peer.control({ case: "gap", value: {} });
+  peer.push(LineSchema, { seq: 6n });
+  assert.equal(await got.next("a push"), "push 6");
+}));
+
 test("pushes in order, handlers that end and handlers that throw", () => withClient(async ({ client, peer }) => {
   const got = new Stream<bigint>();
   const thrown = new Stream<unknown>();

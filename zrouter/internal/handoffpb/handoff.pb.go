@@ -168,6 +168,7 @@ type Attachment struct {
 	Hook          []byte                 `protobuf:"bytes,1,opt,name=hook,proto3" json:"hook,omitempty"`          // what the kind's OnHandoff returned
 	Private       []byte                 `protobuf:"bytes,2,opt,name=private,proto3" json:"private,omitempty"`    // the argument of who asked for the transfer
 	Attached      bool                   `protobuf:"varint,3,opt,name=attached,proto3" json:"attached,omitempty"` // there was an OnHandoff
+	Gates         []*BoundGate           `protobuf:"bytes,4,rep,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +224,106 @@ func (x *Attachment) GetAttached() bool {
 	return false
 }
 
+func (x *Attachment) GetGates() []*BoundGate {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
+// BoundGate is the sessions at one gate that are bound to the object, and how far its pushes to them have come.
+type BoundGate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Sessions      []uint64               `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	Generations   []uint32               `protobuf:"varint,4,rep,packed,name=generations,proto3" json:"generations,omitempty"` // of the sessions, in their order
+	Pushes        uint64                 `protobuf:"varint,5,opt,name=pushes,proto3" json:"pushes,omitempty"`                  // number of the last
+	Base          uint64                 `protobuf:"varint,6,opt,name=base,proto3" json:"base,omitempty"`                      // as in zgame.v1.Binding
+	Since         uint64                 `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`                    // likewise
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoundGate) Reset() {
+	*x = BoundGate{}
+	mi := &file_zgame_router_v1_handoff_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoundGate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoundGate) ProtoMessage() {}
+
+func (x *BoundGate) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_router_v1_handoff_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoundGate.ProtoReflect.Descriptor instead.
+func (*BoundGate) Descriptor() ([]byte, []int) {
+	return file_zgame_router_v1_handoff_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BoundGate) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *BoundGate) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *BoundGate) GetSessions() []uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *BoundGate) GetGenerations() []uint32 {
+	if x != nil {
+		return x.Generations
+	}
+	return nil
+}
+
+func (x *BoundGate) GetPushes() uint64 {
+	if x != nil {
+		return x.Pushes
+	}
+	return 0
+}
+
+func (x *BoundGate) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *BoundGate) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 var File_zgame_router_v1_handoff_proto protoreflect.FileDescriptor
 
 const file_zgame_router_v1_handoff_proto_rawDesc = "" +
@@ -239,12 +340,21 @@ const file_zgame_router_v1_handoff_proto_rawDesc = "" +
 	"\x04Done\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\tR\x06origin\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
-	"\x05reply\x18\x03 \x01(\fR\x05reply\"V\n" +
+	"\x05reply\x18\x03 \x01(\fR\x05reply\"\x88\x01\n" +
 	"\n" +
 	"Attachment\x12\x12\n" +
 	"\x04hook\x18\x01 \x01(\fR\x04hook\x12\x18\n" +
 	"\aprivate\x18\x02 \x01(\fR\aprivate\x12\x1a\n" +
-	"\battached\x18\x03 \x01(\bR\battachedB\"Z zgame/zrouter/internal/handoffpbb\x06proto3"
+	"\battached\x18\x03 \x01(\bR\battached\x120\n" +
+	"\x05gates\x18\x04 \x03(\v2\x1a.zgame.router.v1.BoundGateR\x05gates\"\xb5\x01\n" +
+	"\tBoundGate\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1a\n" +
+	"\bsessions\x18\x03 \x03(\x06R\bsessions\x12 \n" +
+	"\vgenerations\x18\x04 \x03(\rR\vgenerations\x12\x16\n" +
+	"\x06pushes\x18\x05 \x01(\x04R\x06pushes\x12\x12\n" +
+	"\x04base\x18\x06 \x01(\x04R\x04base\x12\x14\n" +
+	"\x05since\x18\a \x01(\x04R\x05sinceB\"Z zgame/zrouter/internal/handoffpbb\x06proto3"
 
 var (
 	file_zgame_router_v1_handoff_proto_rawDescOnce sync.Once
@@ -258,19 +368,21 @@ func file_zgame_router_v1_handoff_proto_rawDescGZIP() []byte {
 	return file_zgame_router_v1_handoff_proto_rawDescData
 }
 
-var file_zgame_router_v1_handoff_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_zgame_router_v1_handoff_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_zgame_router_v1_handoff_proto_goTypes = []any{
 	(*Given)(nil),      // 0: zgame.router.v1.Given
 	(*Done)(nil),       // 1: zgame.router.v1.Done
 	(*Attachment)(nil), // 2: zgame.router.v1.Attachment
+	(*BoundGate)(nil),  // 3: zgame.router.v1.BoundGate
 }
 var file_zgame_router_v1_handoff_proto_depIdxs = []int32{
 	1, // 0: zgame.router.v1.Given.done:type_name -> zgame.router.v1.Done
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 1: zgame.router.v1.Attachment.gates:type_name -> zgame.router.v1.BoundGate
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_zgame_router_v1_handoff_proto_init() }
@@ -284,7 +396,7 @@ func file_zgame_router_v1_handoff_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_router_v1_handoff_proto_rawDesc), len(file_zgame_router_v1_handoff_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

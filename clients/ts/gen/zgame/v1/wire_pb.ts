@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file zgame/v1/wire.proto.
  */
 export const file_zgame_v1_wire: GenFile = /*@__PURE__*/
-  fileDesc("ChN6Z2FtZS92MS93aXJlLnByb3RvEgh6Z2FtZS52MSIpCgZQYWNrZXQSHwoGZnJhbWVzGAEgAygLMg8uemdhbWUudjEuRnJhbWUi6wEKBUZyYW1lEiEKBGtpbmQYASABKA4yEy56Z2FtZS52MS5GcmFtZUtpbmQSCgoCaWQYAiABKA0SCwoDc2VxGAMgASgEEgwKBGNvZGUYBCABKA0SDAoEdGV4dBgFIAEoCRIMCgRib2R5GAYgASgMEhIKCnRpbWVvdXRfbXMYByABKA0SIgoHY29udHJvbBgIIAEoCzIRLnpnYW1lLnYxLkNvbnRyb2wSJQoEanNvbhgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEdHlwZRgKIAEoCRIPCgdvdXRjb21lGAsgASgNIoQCCgdDb250cm9sEiAKBWhlbGxvGAEgASgLMg8uemdhbWUudjEuSGVsbG9IABIkCgd3ZWxjb21lGAIgASgLMhEuemdhbWUudjEuV2VsY29tZUgAEh4KBHBpbmcYAyABKAsyDi56Z2FtZS52MS5QaW5nSAASHgoEcG9uZxgEIAEoCzIOLnpnYW1lLnYxLlBvbmdIABIcCgNhY2sYBSABKAsyDS56Z2FtZS52MS5BY2tIABIiCgZnb2F3YXkYBiABKAsyEC56Z2FtZS52MS5Hb2F3YXlIABIkCgdjbG9zaW5nGAcgASgLMhEuemdhbWUudjEuQ2xvc2luZ0gAQgkKB2NvbnRyb2wiWgoFSGVsbG8SDQoFdG9rZW4YASABKAkSDgoGcmVzdW1lGAIgASgJEhEKCWxhc3RfcHVzaBgDIAEoBBIPCgd2ZXJzaW9uGAQgASgNEg4KBmNsaWVudBgFIAEoCSLhAQoHV2VsY29tZRIPCgdzZXNzaW9uGAEgASgEEhIKCmdlbmVyYXRpb24YAiABKA0SDAoEdXNlchgDIAEoCRIMCgRub2RlGAQgASgJEg0KBWVwb2NoGAUgASgEEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRISCgp0aW1lb3V0X21zGAcgASgNEhMKC21heF9tZXNzYWdlGAggASgNEhUKDW1heF9pbl9mbGlnaHQYCSABKA0SDgoGcmVzdW1lGAogASgJEg8KB3Jlc3VtZWQYCyABKAgSDwoHdmVyc2lvbhgMIAEoDSIVCgRQaW5nEg0KBW5vbmNlGAEgASgEIhUKBFBvbmcSDQoFbm9uY2UYASABKAQiEwoDQWNrEgwKBHB1c2gYASABKAQiOQoGR29hd2F5EhAKCGRlbGF5X21zGAEgASgNEg8KB2FkZHJlc3MYAiABKAkSDAoEdGV4dBgDIAEoCSI3CgdDbG9zaW5nEgwKBGNvZGUYASABKA0SDAoEdGV4dBgCIAEoCRIQCghkZWxheV9tcxgDIAEoDSJqCgVCYXRjaBINCgVtYWdpYxgBIAEoBxIMCgRub2RlGAIgASgJEg0KBWVwb2NoGAMgASgEEg4KBm51bWJlchgEIAEoBBIlCgllbnZlbG9wZXMYBSADKAsyEi56Z2FtZS52MS5FbnZlbG9wZSKtBAoIRW52ZWxvcGUSJAoEa2luZBgBIAEoDjIWLnpnYW1lLnYxLkVudmVsb3BlS2luZBIKCgJ0bxgCIAEoBBISCgpmcm9tX2FjdG9yGAMgASgEEg8KB3JlcXVlc3QYBCABKAQSCgoCaWQYBSABKA0SCwoDc2VxGAYgASgEEgwKBGNvZGUYByABKA0SDwoHb3V0Y29tZRgIIAEoDRIMCgR0ZXh0GAkgASgJEgwKBGJvZHkYCiABKAwSDwoHc2Vzc2lvbhgLIAEoBBISCgpnZW5lcmF0aW9uGAwgASgNEgwKBGdhdGUYDSABKAkSEgoKZ2F0ZV9lcG9jaBgOIAEoBBIMCgR1c2VyGA8gASgJEg4KBmNsaWVudBgQIAEoCBISCgp0aW1lb3V0X21zGBEgASgNEg0KBXRyYWNlGBIgASgMEg0KBWNoYWluGBMgAygGEgwKBGhvcHMYFCABKA0SHwoCb3AYFSABKA4yEy56Z2FtZS52MS5TZXNzaW9uT3ASEAoIc2Vzc2lvbnMYFiADKAYSDQoFZ3JvdXAYGCABKAkSEgoKcHVzaF9jbGFzcxgZIAEoDRIQCghrZXlfdHlwZRgaIAEoDRIQCghrZXlfem9uZRgbIAEoDRIOCgZrZXlfaWQYHCABKAkSFQoNcm91dGVfdmVyc2lvbhgdIAEoBBINCgVvd25lchgeIAEoCRITCgtvd25lcl9lcG9jaBgfIAEoBBIMCgRvbmNlGCAgASgJIogBCg1TZXNzaW9uQ2xvc2VkEg8KB3Nlc3Npb24YASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgRnYXRlGAMgASgJEhIKCmdhdGVfZXBvY2gYBCABKAQSDAoEdXNlchgFIAEoCRIMCgRjb2RlGAYgASgNEg4KBnJlYXNvbhgHIAEoCToE4OAYCiqFAQoJRnJhbWVLaW5kEhoKFkZSQU1FX0tJTkRfVU5TUEVDSUZJRUQQABIWChJGUkFNRV9LSU5EX1JFUVVFU1QQARIXChNGUkFNRV9LSU5EX1JFU1BPTlNFEAISEwoPRlJBTUVfS0lORF9QVVNIEAMSFgoSRlJBTUVfS0lORF9DT05UUk9MEAQqrwEKDEVudmVsb3BlS2luZBIdChlFTlZFTE9QRV9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTRU5WRUxPUEVfS0lORF9BQ1RPUhABEhcKE0VOVkVMT1BFX0tJTkRfUkVQTFkQAhIZChVFTlZFTE9QRV9LSU5EX1NFU1NJT04QAxIYChRFTlZFTE9QRV9LSU5EX09CSkVDVBAEEhkKFUVOVkVMT1BFX0tJTkRfQ09OVFJPTBAFKqoBCglTZXNzaW9uT3ASGgoWU0VTU0lPTl9PUF9VTlNQRUNJRklFRBAAEhMKD1NFU1NJT05fT1BfUFVTSBABEhMKD1NFU1NJT05fT1BfSk9JThACEhQKEFNFU1NJT05fT1BfTEVBVkUQAxITCg9TRVNTSU9OX09QX0tJQ0sQBBIUChBTRVNTSU9OX09QX1dBVENIEAUSFgoSU0VTU0lPTl9PUF9VTldBVENIEAZCE1oRemdhbWUvem1zZy93aXJlcGJiBnByb3RvMw", [file_google_protobuf_struct, file_zgame_options]);
+  fileDesc("ChN6Z2FtZS92MS93aXJlLnByb3RvEgh6Z2FtZS52MSIpCgZQYWNrZXQSHwoGZnJhbWVzGAEgAygLMg8uemdhbWUudjEuRnJhbWUi6wEKBUZyYW1lEiEKBGtpbmQYASABKA4yEy56Z2FtZS52MS5GcmFtZUtpbmQSCgoCaWQYAiABKA0SCwoDc2VxGAMgASgEEgwKBGNvZGUYBCABKA0SDAoEdGV4dBgFIAEoCRIMCgRib2R5GAYgASgMEhIKCnRpbWVvdXRfbXMYByABKA0SIgoHY29udHJvbBgIIAEoCzIRLnpnYW1lLnYxLkNvbnRyb2wSJQoEanNvbhgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEdHlwZRgKIAEoCRIPCgdvdXRjb21lGAsgASgNIqICCgdDb250cm9sEiAKBWhlbGxvGAEgASgLMg8uemdhbWUudjEuSGVsbG9IABIkCgd3ZWxjb21lGAIgASgLMhEuemdhbWUudjEuV2VsY29tZUgAEh4KBHBpbmcYAyABKAsyDi56Z2FtZS52MS5QaW5nSAASHgoEcG9uZxgEIAEoCzIOLnpnYW1lLnYxLlBvbmdIABIcCgNhY2sYBSABKAsyDS56Z2FtZS52MS5BY2tIABIiCgZnb2F3YXkYBiABKAsyEC56Z2FtZS52MS5Hb2F3YXlIABIkCgdjbG9zaW5nGAcgASgLMhEuemdhbWUudjEuQ2xvc2luZ0gAEhwKA2dhcBgIIAEoCzINLnpnYW1lLnYxLkdhcEgAQgkKB2NvbnRyb2wiWgoFSGVsbG8SDQoFdG9rZW4YASABKAkSDgoGcmVzdW1lGAIgASgJEhEKCWxhc3RfcHVzaBgDIAEoBBIPCgd2ZXJzaW9uGAQgASgNEg4KBmNsaWVudBgFIAEoCSLhAQoHV2VsY29tZRIPCgdzZXNzaW9uGAEgASgEEhIKCmdlbmVyYXRpb24YAiABKA0SDAoEdXNlchgDIAEoCRIMCgRub2RlGAQgASgJEg0KBWVwb2NoGAUgASgEEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRISCgp0aW1lb3V0X21zGAcgASgNEhMKC21heF9tZXNzYWdlGAggASgNEhUKDW1heF9pbl9mbGlnaHQYCSABKA0SDgoGcmVzdW1lGAogASgJEg8KB3Jlc3VtZWQYCyABKAgSDwoHdmVyc2lvbhgMIAEoDSIVCgRQaW5nEg0KBW5vbmNlGAEgASgEIhUKBFBvbmcSDQoFbm9uY2UYASABKAQiEwoDQWNrEgwKBHB1c2gYASABKAQiOQoGR29hd2F5EhAKCGRlbGF5X21zGAEgASgNEg8KB2FkZHJlc3MYAiABKAkSDAoEdGV4dBgDIAEoCSI3CgdDbG9zaW5nEgwKBGNvZGUYASABKA0SDAoEdGV4dBgCIAEoCRIQCghkZWxheV9tcxgDIAEoDSJJCgNHYXASEAoIa2V5X3R5cGUYASABKA0SEAoIa2V5X3pvbmUYAiABKA0SDgoGa2V5X2lkGAMgASgJEg4KBm1pc3NlZBgEIAEoBCJqCgVCYXRjaBINCgVtYWdpYxgBIAEoBxIMCgRub2RlGAIgASgJEg0KBWVwb2NoGAMgASgEEg4KBm51bWJlchgEIAEoBBIlCgllbnZlbG9wZXMYBSADKAsyEi56Z2FtZS52MS5FbnZlbG9wZSK7BAoIRW52ZWxvcGUSJAoEa2luZBgBIAEoDjIWLnpnYW1lLnYxLkVudmVsb3BlS2luZBIKCgJ0bxgCIAEoBBISCgpmcm9tX2FjdG9yGAMgASgEEg8KB3JlcXVlc3QYBCABKAQSCgoCaWQYBSABKA0SCwoDc2VxGAYgASgEEgwKBGNvZGUYByABKA0SDwoHb3V0Y29tZRgIIAEoDRIMCgR0ZXh0GAkgASgJEgwKBGJvZHkYCiABKAwSDwoHc2Vzc2lvbhgLIAEoBBISCgpnZW5lcmF0aW9uGAwgASgNEgwKBGdhdGUYDSABKAkSEgoKZ2F0ZV9lcG9jaBgOIAEoBBIMCgR1c2VyGA8gASgJEg4KBmNsaWVudBgQIAEoCBISCgp0aW1lb3V0X21zGBEgASgNEg0KBXRyYWNlGBIgASgMEg0KBWNoYWluGBMgAygGEgwKBGhvcHMYFCABKA0SHwoCb3AYFSABKA4yEy56Z2FtZS52MS5TZXNzaW9uT3ASEAoIc2Vzc2lvbnMYFiADKAYSDQoFZ3JvdXAYGCABKAkSEgoKcHVzaF9jbGFzcxgZIAEoDRIQCghrZXlfdHlwZRgaIAEoDRIQCghrZXlfem9uZRgbIAEoDRIOCgZrZXlfaWQYHCABKAkSFQoNcm91dGVfdmVyc2lvbhgdIAEoBBINCgVvd25lchgeIAEoCRITCgtvd25lcl9lcG9jaBgfIAEoBBIMCgRvbmNlGCAgASgJEgwKBHB1c2gYISABKAQiTQoHQmluZGluZxIQCghzZXNzaW9ucxgBIAMoBhITCgtnZW5lcmF0aW9ucxgCIAMoDRIMCgRiYXNlGAMgASgEEg0KBXNpbmNlGAQgASgEIogBCg1TZXNzaW9uQ2xvc2VkEg8KB3Nlc3Npb24YASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgRnYXRlGAMgASgJEhIKCmdhdGVfZXBvY2gYBCABKAQSDAoEdXNlchgFIAEoCRIMCgRjb2RlGAYgASgNEg4KBnJlYXNvbhgHIAEoCToE4OAYCiqFAQoJRnJhbWVLaW5kEhoKFkZSQU1FX0tJTkRfVU5TUEVDSUZJRUQQABIWChJGUkFNRV9LSU5EX1JFUVVFU1QQARIXChNGUkFNRV9LSU5EX1JFU1BPTlNFEAISEwoPRlJBTUVfS0lORF9QVVNIEAMSFgoSRlJBTUVfS0lORF9DT05UUk9MEAQqrwEKDEVudmVsb3BlS2luZBIdChlFTlZFTE9QRV9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTRU5WRUxPUEVfS0lORF9BQ1RPUhABEhcKE0VOVkVMT1BFX0tJTkRfUkVQTFkQAhIZChVFTlZFTE9QRV9LSU5EX1NFU1NJT04QAxIYChRFTlZFTE9QRV9LSU5EX09CSkVDVBAEEhkKFUVOVkVMT1BFX0tJTkRfQ09OVFJPTBAFKusBCglTZXNzaW9uT3ASGgoWU0VTU0lPTl9PUF9VTlNQRUNJRklFRBAAEhMKD1NFU1NJT05fT1BfUFVTSBABEhMKD1NFU1NJT05fT1BfSk9JThACEhQKEFNFU1NJT05fT1BfTEVBVkUQAxITCg9TRVNTSU9OX09QX0tJQ0sQBBIUChBTRVNTSU9OX09QX1dBVENIEAUSFgoSU0VTU0lPTl9PUF9VTldBVENIEAYSEwoPU0VTU0lPTl9PUF9CSU5EEAcSFQoRU0VTU0lPTl9PUF9VTkJJTkQQCBITCg9TRVNTSU9OX09QX0xPU1QQCUITWhF6Z2FtZS96bXNnL3dpcmVwYmIGcHJvdG8z", [file_google_protobuf_struct, file_zgame_options]);
 
 /**
  * Packet is one websocket message: binary carries it as protobuf, text as protobuf JSON.
@@ -171,6 +171,12 @@ export type Control = Message<"zgame.v1.Control"> & {
      */
     value: Closing;
     case: "closing";
+  } | {
+    /**
+     * @generated from field: zgame.v1.Gap gap = 8;
+     */
+    value: Gap;
+    case: "gap";
   } | { case: undefined; value?: undefined };
 };
 
@@ -430,6 +436,42 @@ export const ClosingSchema: GenMessage<Closing> = /*@__PURE__*/
   messageDesc(file_zgame_v1_wire, 9);
 
 /**
+ * Gap tells the client, in the order of its pushes, that pushes of an object to which its session is bound are missing, or may be.
+ *
+ * @generated from message zgame.v1.Gap
+ */
+export type Gap = Message<"zgame.v1.Gap"> & {
+  /**
+   * @generated from field: uint32 key_type = 1;
+   */
+  keyType: number;
+
+  /**
+   * @generated from field: uint32 key_zone = 2;
+   */
+  keyZone: number;
+
+  /**
+   * @generated from field: string key_id = 3;
+   */
+  keyId: string;
+
+  /**
+   * at most so many, of all that the object has sent to sessions at this gate; 0: nobody knows
+   *
+   * @generated from field: uint64 missed = 4;
+   */
+  missed: bigint;
+};
+
+/**
+ * Describes the message zgame.v1.Gap.
+ * Use `create(GapSchema)` to create a new message.
+ */
+export const GapSchema: GenMessage<Gap> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 10);
+
+/**
  * Batch is one message on the bus: envelopes of one sender to one subject, in order.
  *
  * @generated from message zgame.v1.Batch
@@ -472,7 +514,7 @@ export type Batch = Message<"zgame.v1.Batch"> & {
  * Use `create(BatchSchema)` to create a new message.
  */
 export const BatchSchema: GenMessage<Batch> = /*@__PURE__*/
-  messageDesc(file_zgame_v1_wire, 10);
+  messageDesc(file_zgame_v1_wire, 11);
 
 /**
  * @generated from message zgame.v1.Envelope
@@ -666,6 +708,13 @@ export type Envelope = Message<"zgame.v1.Envelope"> & {
    * @generated from field: string once = 32;
    */
   once: string;
+
+  /**
+   * session push of an object: its number at this gate, from 1; bind: the last before; 0: of no object
+   *
+   * @generated from field: uint64 push = 33;
+   */
+  push: bigint;
 };
 
 /**
@@ -673,7 +722,47 @@ export type Envelope = Message<"zgame.v1.Envelope"> & {
  * Use `create(EnvelopeSchema)` to create a new message.
  */
 export const EnvelopeSchema: GenMessage<Envelope> = /*@__PURE__*/
-  messageDesc(file_zgame_v1_wire, 11);
+  messageDesc(file_zgame_v1_wire, 12);
+
+/**
+ * Binding is the body of a bind or unbind: the sessions, at the receiving gate.
+ *
+ * @generated from message zgame.v1.Binding
+ */
+export type Binding = Message<"zgame.v1.Binding"> & {
+  /**
+   * @generated from field: repeated fixed64 sessions = 1;
+   */
+  sessions: bigint[];
+
+  /**
+   * of the sessions, in their order
+   *
+   * @generated from field: repeated uint32 generations = 2;
+   */
+  generations: number[];
+
+  /**
+   * the first session at the gate was bound behind the push with this number
+   *
+   * @generated from field: uint64 base = 3;
+   */
+  base: bigint;
+
+  /**
+   * the route version of the owner that has begun to count the pushes to the gate: those before it are unknown to the sender
+   *
+   * @generated from field: uint64 since = 4;
+   */
+  since: bigint;
+};
+
+/**
+ * Describes the message zgame.v1.Binding.
+ * Use `create(BindingSchema)` to create a new message.
+ */
+export const BindingSchema: GenMessage<Binding> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 13);
 
 /**
  * SessionClosed tells an actor that a session it watches has ended.
@@ -724,7 +813,7 @@ export type SessionClosed = Message<"zgame.v1.SessionClosed"> & {
  * Use `create(SessionClosedSchema)` to create a new message.
  */
 export const SessionClosedSchema: GenMessage<SessionClosed> = /*@__PURE__*/
-  messageDesc(file_zgame_v1_wire, 12);
+  messageDesc(file_zgame_v1_wire, 14);
 
 /**
  * @generated from enum zgame.v1.FrameKind
@@ -867,6 +956,27 @@ export enum SessionOp {
    * @generated from enum value: SESSION_OP_UNWATCH = 6;
    */
   UNWATCH = 6,
+
+  /**
+   * the object `key`, owned by the sender's from_actor since route_version, binds sessions: body is a Binding
+   *
+   * @generated from enum value: SESSION_OP_BIND = 7;
+   */
+  BIND = 7,
+
+  /**
+   * and lets them go: body is a Binding
+   *
+   * @generated from enum value: SESSION_OP_UNBIND = 8;
+   */
+  UNBIND = 8,
+
+  /**
+   * the object has left the sender's memory, and no other has it from there
+   *
+   * @generated from enum value: SESSION_OP_LOST = 9;
+   */
+  LOST = 9,
 }
 
 /**
