@@ -187,12 +187,29 @@ func runAll(ctx context.Context, env Env, app znode.App, list []znode.Settings, 
 		nodes = append(nodes, n)
 	}
 	banner(env, app, nodes, list[0])
-	failed := make(chan error, len(nodes))
-	for _, n := range nodes {
-		// Owned by this call; ends when ctx does, at the latest with this function.
-		go func() { failed <- n.Wait(ctx) }()
+	type end struct {
+		node    *znode.Node
+		drained bool
+		err     error
 	}
-	err := <-failed
+	ends := make(chan end, len(nodes))
+	for _, n := range nodes {
+		// Owned by this call; ends when ctx does, or the node has drained, at the latest with this function.
+		go func() {
+			e := end{node: n, err: n.Wait(ctx)}
+			if e.err == nil && ctx.Err() == nil { // somebody asked this one to: the others go on
+				e.drained, e.err = true, stopAll([]*znode.Node{n}, list[0].Drain.Timeout)
+			}
+			ends <- e
+		}()
+	}
+	var err error
+	for left := len(nodes); left > 0 && err == nil && ctx.Err() == nil; left-- {
+		e := <-ends
+		if err = e.err; e.drained {
+			fmt.Fprintf(env.Stdout, "%s has drained and stopped\n", e.node.Self().ID)
+		}
+	}
 	cancel()
 	fmt.Fprintln(env.Stdout, "stopping; a second signal exits at once")
 	return errors.Join(err, stopAll(nodes, list[0].Drain.Timeout))

@@ -67,7 +67,7 @@ func programName() string {
 
 // Run does what Main does, without the process: it returns the exit code.
 func Run(ctx context.Context, env Env, app znode.App, args []string, more ...Command) int {
-	commands := append([]Command{devCommand(app), runCommand(app), replayCommand(app)}, more...)
+	commands := append([]Command{devCommand(app), runCommand(app), drainCommand(), replayCommand(app)}, more...)
 	commands = append(commands, Command{Name: "version", Help: "print the program's version", Run: func(_ context.Context, env Env, _ []string) error {
 		_, err := fmt.Fprintln(env.Stdout, env.Name, znode.Version())
 		return err
@@ -85,6 +85,10 @@ func Run(ctx context.Context, env Env, app znode.App, args []string, more ...Com
 			continue
 		}
 		err := c.Run(ctx, env, args)
+		code := 1
+		if special, ok := errors.AsType[*exitError](err); ok {
+			code = special.code
+		}
 		switch {
 		case err == nil, errors.Is(err, flag.ErrHelp):
 			return 0
@@ -92,7 +96,7 @@ func Run(ctx context.Context, env Env, app znode.App, args []string, more ...Com
 			return 2
 		default:
 			fmt.Fprintf(env.Stderr, "%s %s: %v\n", env.Name, name, err)
-			return 1
+			return code
 		}
 	}
 	hint := ""

@@ -37,7 +37,11 @@ func runCommand(app znode.App) Command {
 			if err != nil {
 				return err
 			}
-			return n.Run(ctx)
+			err = n.Run(ctx)
+			if d := n.DrainStatus(); d.Objects != nil && d.Objects.Objects > 0 {
+				fmt.Fprintf(env.Stdout, "objects of %s %s", d.Node, d.Objects)
+			}
+			return err
 		},
 	}
 }

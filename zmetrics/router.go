@@ -8,6 +8,7 @@ type Router struct {
 	Waiting     Gauge      // requests that wait for an object to be found, loaded or saved
 	Suspended   Gauge      // 1 while the node's lease is not valid
 	Activations CounterVec // objects loaded into memory, by kind and result: ok, failed
+	Revived     CounterVec // objects of dead nodes that were brought into memory without a request, by kind and result: ok, failed
 	Drops       CounterVec // objects that left memory, by kind and reason: released, fenced, panicked, moved
 	// Writes of records by kind, what they were (create, claim, save, release, move) and how they ended: ok, conflict, failed,
 	// unknown (counted as soon as that is so, and again when it is known).
@@ -40,6 +41,7 @@ func NewRouter(reg Registerer) *Router {
 		Waiting:        m.gauge("waiting", "Requests that wait for an object to be found, loaded or saved."),
 		Suspended:      m.gauge("suspended", "1 while the node's lease is not valid, so that its objects do not serve."),
 		Activations:    m.counterVec("activations_total", "Objects loaded into memory, by kind and result.", "kind", "result"),
+		Revived:        m.counterVec("revived_total", "Objects of dead nodes that were brought into memory without a request, by kind and result.", "kind", "result"),
 		Drops:          m.counterVec("drops_total", "Objects that left memory, by kind and reason: released, fenced, panicked, moved.", "kind", "reason"),
 		Writes:         m.counterVec("writes_total", "Writes of records, by kind, operation and result.", "kind", "op", "result"),
 		Resolved:       m.counterVec("unknown_resolved_total", "Writes of unknown outcome, by what became of them: landed, not.", "result"),

@@ -9,15 +9,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"zgame/zmsg"
-	"zgame/zrouter"
 )
 
 // server is an HTTP server of the node with its end.
@@ -69,6 +65,8 @@ func (s *server) stop(ctx context.Context) {
 }
 
 // adminHandler serves metrics and health; see the table in docs/guide/operations.md.
+//
+// What changes something is not for browsers that look at another page: the port is without a password, and often on the machine of the one who browses.
 func (n *Node) adminHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(n.registry, promhttp.HandlerOpts{Registry: prometheus.NewRegistry()}))
@@ -83,6 +81,9 @@ func (n *Node) adminHandler() http.Handler {
 		writeText(w, http.StatusOK, "ready\n")
 	})
 	mux.HandleFunc("GET /objects/{type}/{zone}/{id}", n.serveObject)
+	mux.HandleFunc("POST /objects/{type}/{zone}/{id}/move", n.serveMove)
+	mux.HandleFunc("GET /drain", n.serveDrain)
+	mux.HandleFunc("POST /drain", n.startDrain)
 	if n.cfg.Settings.Admin.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -90,7 +91,7 @@ func (n *Node) adminHandler() http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return mux
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // pageHandler serves the application's page, and /config.json that tells it where its gate is.
@@ -114,37 +115,15 @@ func (n *Node) pageHandler() http.Handler {
 	return mux
 }
 
-// serveObject says where an object lives, as this node finds it.
-func (n *Node) serveObject(w http.ResponseWriter, r *http.Request) {
-	typ, err1 := strconv.ParseUint(r.PathValue("type"), 10, 32)
-	zone, err2 := strconv.ParseUint(r.PathValue("zone"), 10, 32)
-	if err := errors.Join(err1, err2); err != nil {
-		writeText(w, http.StatusBadRequest, "type and zone of a key are numbers: "+err.Error()+"\n")
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), stopStep)
-	defer cancel()
-	route, err := n.objects.set.Lookup(ctx, zmsg.Key{Type: uint32(typ), Zone: uint32(zone), ID: r.PathValue("id")})
-	switch {
-	case errors.Is(err, zrouter.ErrNotFound), errors.Is(err, zrouter.ErrNoNode), errors.Is(err, zmsg.ErrBadRequest):
-		writeText(w, http.StatusNotFound, err.Error()+"\n")
-		return
-	case err != nil && !errors.Is(err, zrouter.ErrNotInServer):
-		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	//nolint:errchkjson,errcheck // it encodes; a reader that is gone needs no answer
-	json.NewEncoder(w).Encode(struct {
-		Owner   string            `json:"owner"` // "" for nobody
-		Epoch   uint64            `json:"epoch"`
-		Version zmsg.RouteVersion `json:"version"`
-	}{route.Owner.ID, route.Owner.Epoch, route.Version})
-}
-
 func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text)) // a prober that is gone needs no answer
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // it encodes; a reader that is gone needs no answer
 }

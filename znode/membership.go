@@ -20,7 +20,7 @@ func (n *Node) setState(s zdiscovery.State) { n.state.Store(&s) }
 func (n *Node) record(state zdiscovery.State) zdiscovery.Node {
 	s := &n.cfg.Settings.Node
 	r := zdiscovery.Node{
-		Ref: zmsg.NodeRef{ID: s.ID}, State: state, Gate: n.GateURL(), Admin: n.AdminAddr(), Version: cmp.Or(s.Version, Version()),
+		Ref: zmsg.NodeRef{ID: s.ID}, State: state, Gate: n.GateURL(), Admin: n.adminURL(), Version: cmp.Or(s.Version, Version()),
 		Zone: s.Zone, Weight: uint32(s.Weight), Load: n.load.Load(),
 	}
 	r.Lock = n.predecessor.token()
@@ -133,6 +133,7 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 		n.link.Lost(l.Ref)
 		n.sessions.lost(l.Ref)
 		n.sessions.ownerLost(l.Ref)
+		n.objects.set.NodeGone(l.Ref)
 	}
 	for _, j := range joined {
 		if !n.self.Is(j.Ref) {

@@ -109,6 +109,7 @@ type Node struct {
 	leave    context.CancelFunc // ends stay
 	stays    sync.WaitGroup     // stay's goroutine
 	out      chan error         // takes one: why the node cannot be in the cluster any more
+	drain    draining
 
 	listedOnce sync.Once
 
@@ -126,7 +127,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		cfg: cfg, log: cfg.Logger.With("node", cfg.Settings.Node.ID), registry: prometheus.NewRegistry(), changed: make(chan struct{}, 1), telling: make(chan struct{}, 1),
-		out: make(chan error, 1), listed: make(chan struct{}),
+		out: make(chan error, 1), listed: make(chan struct{}), drain: newDraining(),
 	}
 	n.metrics = zmetrics.NewNode(n.registry)
 	n.objects = &objects{n: n}
@@ -176,8 +177,8 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	return nil
 }
 
-// Run starts the node, serves until ctx ends or the node's id is another's, and stops it within drain.timeout. It returns
-// nil after a stop that ctx asked for and that had nothing to cut.
+// Run starts the node, serves until ctx ends, somebody asks that it drains (AskDrain), or the node's id is another's, and stops it within
+// drain.timeout. It returns nil after a stop that was asked for and that had nothing to cut.
 func (n *Node) Run(ctx context.Context) error {
 	if err := n.Start(ctx); err != nil {
 		return err
@@ -188,11 +189,13 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(lost, n.Stop(drain))
 }
 
-// Wait returns nil when ctx ends, or an error when the node is out of the cluster for good and must be stopped: its lease
+// Wait returns nil when ctx ends or somebody asks that the node drains (AskDrain), or an error when the node is out of the cluster for good and must be stopped: its lease
 // ended, and another process has taken its id. (Where nobody has, the node joins again.) It is called after Start, once.
 func (n *Node) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
+		return nil
+	case <-n.drain.asked:
 		return nil
 	case err := <-n.out:
 		return err
@@ -202,7 +205,7 @@ func (n *Node) Wait(ctx context.Context) error {
 // stopStep bounds each step of Stop that waits for servers, which may be away.
 const stopStep = 2 * time.Second
 
-// Stop takes the node down in order: others stop sending, clients are told, queues run empty, actors stop, the
+// Stop takes the node down in order: others stop sending, objects go to other nodes, clients are told, queues run empty, actors stop, the
 // name goes, connections close. What ctx does not leave time for is cut and said in the error. Once is enough; more do
 // nothing.
 func (n *Node) Stop(ctx context.Context) error {
@@ -213,6 +216,9 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 	n.stopped = true
 	n.log.Info("node stops")
+	n.drain.ask()
+	n.drain.enter(DrainAnnouncing)
+	defer n.drain.enter(DrainStopped)
 	var errs []error
 	try := func(what string, err error) {
 		if err != nil {
@@ -239,14 +245,16 @@ func (n *Node) Stop(ctx context.Context) error {
 			n.bidFarewell(ctx)
 		}
 	}
-	// Others take them over while clients are told: they are on their way to other gates.
-	objectsGiven := n.objects.drain(ctx)
+	n.drain.enter(DrainObjects)
+	objectsMoved := n.drainObjects(ctx)
 	try("stop the singletons", half(ctx, n.singletons.stop))
+	// Before the clients are told to go: the gate takes them to where the objects are meanwhile. And before the actors stop: objects are some.
+	try("move the objects", <-objectsMoved)
+	n.drain.enter(DrainClosing)
 	n.page.stop(ctx)
 	if n.gate != nil {
 		try("close the gate", n.gate.Shutdown(ctx))
 	}
-	try("give up the objects", <-objectsGiven) // before the actors stop: they are some
 	if n.group != nil {
 		try("stop the actors", n.group.Shutdown(ctx))
 	}
@@ -541,6 +549,14 @@ func (n *Node) AdminAddr() string { return n.admin.addr() }
 
 // PageAddr returns host:port of the page server, "" where there is none.
 func (n *Node) PageAddr() string { return n.page.addr() }
+
+// adminURL is what the others read of the admin server.
+func (n *Node) adminURL() string {
+	if a := n.AdminAddr(); a == "" || n.cfg.Settings.Admin.URL == "" {
+		return a
+	}
+	return n.cfg.Settings.Admin.URL
+}
 
 func (s *server) addr() string {
 	if s == nil {

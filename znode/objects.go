@@ -133,26 +133,6 @@ func (o *objects) rejoined(m zdiscovery.Member) {
 	o.member.Store(&m)
 }
 
-// drain gives the objects up while others go on here; the result comes when all are, or half of the time is over.
-func (o *objects) drain(ctx context.Context) <-chan error {
-	done := make(chan error, 1)
-	if o.set == nil {
-		done <- nil
-		return done
-	}
-	go func() { // owned by Stop, which waits for it; ends with ctx
-		done <- half(ctx, func(ctx context.Context) error {
-			began := time.Now()
-			rep, err := o.set.Drain(ctx)
-			if rep.Released > 0 || err != nil {
-				o.n.log.Info("objects given up", "released", rep.Released, "left", rep.Lost, "took", time.Since(began))
-			}
-			return err
-		})
-	}()
-	return done
-}
-
 // close ends the set: what is in memory still is dropped, before another can take it over.
 func (o *objects) close(ctx context.Context) error {
 	if o.set == nil {

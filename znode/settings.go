@@ -55,6 +55,7 @@ type Settings struct {
 	} `yaml:"page"`
 	Admin struct {
 		Address string `yaml:"address" help:"host:port of /metrics, /livez, /readyz; empty: none"`
+		URL     string `yaml:"url" help:"host:port by which operators' machines reach it; default: localhost:<port>"`
 		Pprof   bool   `yaml:"pprof" help:"serve /debug/pprof/ there"`
 	} `yaml:"admin"`
 	NATS struct {
@@ -111,7 +112,7 @@ type Settings struct {
 		Timeout time.Duration `yaml:"timeout" help:"servers that do not answer by then fail the start"`
 	} `yaml:"start"`
 	Drain struct {
-		Timeout  time.Duration `yaml:"timeout" help:"what is queued has so long to finish after SIGTERM"`
+		Timeout  time.Duration `yaml:"timeout" help:"how long a stop may take, with the moves of objects to other nodes; below what kills the process, 30s in Kubernetes"`
 		Announce time.Duration `yaml:"announce" help:"wait at most so long until all nodes say that they send nothing new here; 0: do not wait"`
 		Delay    time.Duration `yaml:"delay" help:"clients are told to reconnect spread over this time"`
 	} `yaml:"drain"`
@@ -142,7 +143,7 @@ func DefaultSettings() Settings {
 	s.Actors.AskTimeout, s.Actors.HandlerLimit, s.Actors.QueueTime = 10*time.Second, 5*time.Second, 10*time.Second
 	s.Logic.Router.Settings, s.Logic.Router.Hosts = zrouter.DefaultSettings(), []string{"*"}
 	s.Start.Timeout = 10 * time.Second
-	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay = 10*time.Second, time.Second, 2*time.Second
+	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay = 25*time.Second, time.Second, 2*time.Second
 	return s
 }
 
@@ -240,6 +241,7 @@ func (s *Settings) Validate() error {
 	address("gate.address", s.Gate.Address, !s.Gate.Enabled)
 	address("page.address", s.Page.Address, true)
 	address("admin.address", s.Admin.Address, true)
+	address("admin.url", s.Admin.URL, true)
 	link := func(key, value string, schemes ...string) {
 		u, err := url.Parse(value)
 		if err != nil || u.Host == "" {

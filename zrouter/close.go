@@ -16,33 +16,11 @@ import (
 // releases is how many objects are given up at once.
 const releases = 256
 
-// Report says what Drain, or Close, has done.
+// Report says what Close has done.
 type Report struct {
 	Released int        // objects that were saved and given up
 	Left     []zmsg.Key // objects that were in memory still when the time was over, at most 100
 	Lost     int        // how many these were
-}
-
-// Drain gives the objects up: the set claims nothing any more, saves and gives up what is in memory. It goes on to take requests to where
-// the objects are then, for those who still work here, until Close.
-// Errors: ctx's, with how much is left; that is served on.
-func (s *ManagerSet) Drain(ctx context.Context) (Report, error) {
-	var rep Report
-	s.closing.Store(true)
-	err := s.releaseAll(ctx, &rep)
-	if err == nil {
-		return rep, nil
-	}
-	for i := range s.shards {
-		t := s.shards[i].lock()
-		for _, o := range t.all() {
-			if o.res != nil {
-				rep.left(o.key)
-			}
-		}
-		t.end()
-	}
-	return rep, rep.failed("draining", err)
 }
 
 func (r *Report) left(k zmsg.Key) {
@@ -58,7 +36,7 @@ func (r *Report) failed(doing string, err error) error {
 	return fmt.Errorf("zrouter: %s: %d objects were given up, %d are left: %w", doing, r.Released, r.Lost, err)
 }
 
-// Close is Drain, and then ends what the set runs: requests end with ErrClosing from then on. Objects that are not given up when ctx
+// Close saves and gives up what Drain has left in memory, and then ends what the set runs: requests end with ErrClosing from then on. Objects that are not given up when ctx
 // ends are dropped, and stay the node's in their records until its lease has ended. What hangs in code of the application, or in a store that
 // does not look at its context, is left behind then.
 // Errors: ctx's, with how much is left.
@@ -200,8 +178,10 @@ func (s *ManagerSet) abandon(err error) (resident []zmsg.Key) {
 func (s *ManagerSet) Rejoin(self zmsg.NodeRef) {
 	s.suspended.Store(true)
 	dropped := s.abandon(errLapsed)
+	was := s.self.Ref()
 	s.self.Set(self)
 	s.Lapse()
+	s.NodeGone(was)
 	if len(dropped) > 0 {
 		s.log.Warn("joined again: the objects that were in memory are dropped", "objects", len(dropped))
 	}

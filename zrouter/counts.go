@@ -27,6 +27,7 @@ type kindCounts struct {
 	refused          func(entry.Cause) zmetrics.Counter
 	writes           func(entry.Op, entry.Kind) zmetrics.Counter
 	handoffs         func(result string) zmetrics.Counter
+	revived          func(result string)
 }
 
 func newCounts(m *zmetrics.Router) *counts {
@@ -52,6 +53,11 @@ func (c *counts) kind(name string) kindCounts {
 		writes: func(op entry.Op, how entry.Kind) zmetrics.Counter {
 			return c.Writes.With(name, op.String(), resultNames[how])
 		},
+	}
+	k.revived = func(result string) {
+		if result != "" {
+			c.Revived.With(name, result).Inc()
+		}
 	}
 	for r, reason := range reasonNames {
 		k.drops[r] = c.Drops.With(name, reason)

@@ -188,6 +188,9 @@ func (s *ManagerSet) Control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	case hintID:
 		s.hinted(e)
 		return true
+	case goneID:
+		s.toldGone(e.Owner)
+		return true
 	default:
 		return false
 	}

@@ -20,10 +20,11 @@ const (
 	prepareID  = 33 // can you take it over? Key, Version, Request: number of the question, Seq: version of the state's encoding
 	preparedID = 34 // the answer: Key, Request; Code, Text: why not; Owner, Version: a newer route
 	hintID     = 35 // you own it: Key, Version, Body: handoffpb.Given, or empty
+	goneID     = 36 // another node is dead, and some of its objects have their home with you: Owner; see remember.go
 )
 
 // Controls reports whether a control envelope's id is one that Control takes.
-func Controls(id uint32) bool { return id >= UpdateID && id <= hintID }
+func Controls(id uint32) bool { return id >= UpdateID && id <= goneID }
 
 // maxInline is the largest hint that has the state with it; with a larger one the target loads from the store.
 const maxInline = 256 << 10
@@ -38,9 +39,10 @@ type move struct {
 	next    *move // behind it
 	queued  bool  // it is looked at when what is carried out now is done
 	begun   bool
-	number  uint64 // of the question to the target
-	refusal string // what the target says
-	written bool   // the state was asked for
+	number  uint64    // of the question to the target
+	refusal string    // what the target says
+	code    zmsg.Code // with which; OK: it said nothing
+	written bool      // the state was asked for
 	given   *zstore.Change
 	timer   zactor.ClockTimer
 	began   time.Time
@@ -91,7 +93,7 @@ func (t *turn) prepared(o *object, e *zmsg.Envelope) {
 		t.watchQuiet(o, m)
 		return
 	}
-	m.refusal = string([]byte(e.Text))
+	m.code, m.refusal = e.Code, string([]byte(e.Text))
 	t.tell(o, &entry.Event{Kind: entry.Unprepared, Route: Route{Owner: e.Owner, Version: e.Version}})
 }
 
@@ -130,8 +132,8 @@ func (t *turn) hint(o *object, x *entry.Effect) {
 // prepareAsked answers a node that wants to hand an object over.
 func (s *ManagerSet) prepareAsked(e *zmsg.Envelope, from zmsg.NodeRef) {
 	answer := zmsg.Envelope{ID: preparedID, Key: e.Key, Request: e.Request}
-	if why := s.cannotTake(e); why != "" {
-		answer.Code, answer.Text = zmsg.CodeRefused, why
+	if code, why := s.cannotTake(e); code != zmsg.CodeOK {
+		answer.Code, answer.Text = code, why
 		_ = s.link.SendControl(from, &answer) // lost: who asked does not wait for long
 		return
 	}
@@ -145,24 +147,25 @@ func (s *ManagerSet) prepareAsked(e *zmsg.Envelope, from zmsg.NodeRef) {
 	t.settle(o)
 }
 
-// cannotTake says why this node cannot take an object over, whatever it knows of it.
-func (s *ManagerSet) cannotTake(e *zmsg.Envelope) string {
+// cannotTake says why this node cannot take an object over, whatever it knows of it: CodeRefused where it takes no other either, CodeBusy
+// where it may soon.
+func (s *ManagerSet) cannotTake(e *zmsg.Envelope) (zmsg.Code, string) {
 	k := s.kinds[e.Key.Type]
 	switch {
 	case zstore.CheckKey(e.Key) != nil:
-		return "does not take such a key"
+		return zmsg.CodeConflict, "does not take such a key"
 	case k == nil:
-		return "does not host the kind"
+		return zmsg.CodeRefused, "does not host the kind"
 	case s.closing.Load():
-		return "drains"
+		return zmsg.CodeRefused, "drains"
 	case e.Seq > uint64(k.version):
-		return "runs an older program, which cannot read the object's state"
+		return zmsg.CodeConflict, "runs an older program, which cannot read the object's state"
 	case !s.serving(s.clock.Now()):
-		return "has no valid lease"
+		return zmsg.CodeRefused, "has no valid lease"
 	case s.full():
-		return "has as many objects as it may"
+		return zmsg.CodeBusy, "has as many objects as it may"
 	}
-	return ""
+	return zmsg.CodeOK, ""
 }
 
 // notFit says why a node does not take objects of a kind, as its record has it.
@@ -181,7 +184,7 @@ func (t *turn) answerPrepare(o *object, x *entry.Effect) {
 	a := *t.asking
 	a.Key = o.key
 	if x.Op == entry.TellUnprepared {
-		a.Code, a.Text = zmsg.CodeRefused, "has a part in the object itself"
+		a.Code, a.Text = zmsg.CodeConflict, "has a part in the object itself"
 		if r := o.entry.Route; r.Version > x.Route.Version {
 			a.Owner, a.Version = r.Owner, r.Version
 		}

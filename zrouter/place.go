@@ -8,6 +8,7 @@ import (
 
 	"zgame/zdiscovery"
 	"zgame/zmsg"
+	"zgame/zrouter/internal/drain"
 )
 
 // placement says where an object of one kind would live if nobody owned it: by weighted rendezvous hash over the nodes that are
@@ -27,15 +28,15 @@ type homeNode struct {
 	weight float64
 }
 
-// newPlacement makes it for the kind typ; s may be nil.
-func newPlacement(s *zdiscovery.Snapshot, typ uint32) *placement {
+// newPlacement makes it for the kind typ, without the node called not, "" for none; s may be nil.
+func newPlacement(s *zdiscovery.Snapshot, typ uint32, not string) *placement {
 	p := &placement{}
 	if s == nil {
 		return p
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		if n.State != zdiscovery.Ready || !slices.ContainsFunc(n.Kinds, func(k zdiscovery.Kind) bool { return k.Type == typ }) {
+		if n.State != zdiscovery.Ready || n.Ref.ID == not || !slices.ContainsFunc(n.Kinds, func(k zdiscovery.Kind) bool { return k.Type == typ }) {
 			continue
 		}
 		h := homeNode{n.Ref, zmsg.Mix(zmsg.HashBytes(n.Ref.ID)), float64(cmp.Or(n.Weight, zdiscovery.DefaultWeight))}
@@ -70,13 +71,13 @@ func (p *placement) home(k zmsg.Key) zmsg.NodeRef {
 	if len(nodes) == 0 {
 		return zmsg.NodeRef{}
 	}
-	key := zmsg.HashBytes(k.ID) ^ zmsg.Mix(uint64(k.Type)<<32|uint64(k.Zone))
+	key := placeSeed(k)
 	best, top := 0, 0.0
 	for i := range nodes {
 		n := &nodes[i]
 		// The score is weight / -ln(u) with u = 1 - v in (0, 1): shares are as the weights are. It is below weight / v, which saves
-		// nearly all logarithms. 53 bits fit a float64; int64 because that conversion is one instruction.
-		v := (float64(int64(^zmsg.Mix(key^n.seed)>>11)) + 0.5) * 0x1p-53
+		// nearly all logarithms.
+		v := n.draw(key)
 		if n.weight < top*v {
 			continue
 		}
@@ -86,4 +87,42 @@ func (p *placement) home(k zmsg.Key) zmsg.NodeRef {
 		}
 	}
 	return nodes[best].ref
+}
+
+func placeSeed(k zmsg.Key) uint64 {
+	return zmsg.HashBytes(k.ID) ^ zmsg.Mix(uint64(k.Type)<<32|uint64(k.Zone))
+}
+
+// draw is a number in (0, 1) for a key on the node. 53 bits fit a float64; int64 because that conversion is one instruction.
+func (n *homeNode) draw(key uint64) float64 {
+	return (float64(int64(^zmsg.Mix(key^n.seed)>>11)) + 0.5) * 0x1p-53
+}
+
+// target returns where k is to be moved: the best by the hash of those with the best standing, of the key's zone unless all of that are
+// away; zero where there is no node.
+func (p *placement) target(k zmsg.Key, standing func(zmsg.NodeRef) drain.Standing) zmsg.NodeRef {
+	if k.Zone != 0 {
+		if to, how := bestOf(p.zones[k.Zone], k, standing); how < drain.Away {
+			return to
+		}
+	}
+	to, _ := bestOf(p.all, k, standing)
+	return to
+}
+
+func bestOf(nodes []homeNode, k zmsg.Key, standing func(zmsg.NodeRef) drain.Standing) (best zmsg.NodeRef, how drain.Standing) {
+	key, top := placeSeed(k), 0.0
+	how = drain.Away + 1
+	for i := range nodes {
+		n := &nodes[i]
+		is := standing(n.ref)
+		if is > how {
+			continue
+		}
+		s := n.weight / -math.Log1p(-n.draw(key))
+		if is < how || s > top || s == top && n.ref.ID < best.ID {
+			best, how, top = n.ref, is, s
+		}
+	}
+	return best, how
 }

@@ -29,7 +29,7 @@ func hosts(n int) []zdiscovery.Node {
 }
 
 func placed(nodes []zdiscovery.Node) *placement {
-	return newPlacement(&zdiscovery.Snapshot{Nodes: nodes}, placeType)
+	return newPlacement(&zdiscovery.Snapshot{Nodes: nodes}, placeType, "")
 }
 
 // Ids as programs have them: numbers in a row, names with a number, random ones.
@@ -162,7 +162,7 @@ func TestPlacementModel(t *testing.T) {
 func TestPlacementOfNobody(t *testing.T) {
 	t.Parallel()
 	k := zmsg.Key{Type: placeType, Zone: 1, ID: "a"}
-	for _, p := range []*placement{newPlacement(nil, placeType), placed(nil), newPlacement(&zdiscovery.Snapshot{Nodes: hosts(3)}, 99)} {
+	for _, p := range []*placement{newPlacement(nil, placeType, ""), placed(nil), newPlacement(&zdiscovery.Snapshot{Nodes: hosts(3)}, 99, "")} {
 		if h := p.home(k); !h.IsZero() {
 			t.Errorf("%s", h)
 		}

@@ -220,6 +220,9 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 	if w.op == entry.Move && o.moves != nil {
 		o.moves.given = &w.change
 	}
+	if ev.Kind == entry.Wrote && w.op == entry.Claim {
+		s.NodeGone(w.change.Own.Node) // who else was its: perhaps nobody has seen that node die
+	}
 	if ev.Kind == entry.Wrote && (w.op == entry.Create || w.op == entry.Claim) {
 		o.rec = &rec
 		if rec.State == nil {

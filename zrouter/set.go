@@ -112,8 +112,11 @@ type ManagerSet struct {
 	until     atomic.Int64 // the lease, as last seen: nanoseconds since start
 	places    atomic.Pointer[places]
 	owns      atomic.Pointer[owners]
+	drains    drains
+	mourning  mourning
 
 	simulated bool // write ids are of random
+	remembers bool // a kind that it hosts has Remember
 
 	randMu sync.Mutex
 	random *rand.Rand
@@ -196,6 +199,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 			k.durable[id] = h.durable || k.set.Durable == On && !h.memory
 		}
 		s.kinds[k.typ] = k
+		s.remembers = s.remembers || k.set.Remember == On
 	}
 	for name := range cfg.KindSettings {
 		if _, there := names[name]; !there {
@@ -362,33 +366,40 @@ func (s *ManagerSet) dead(n zmsg.NodeRef) bool {
 	return !n.IsZero() && !s.self.Is(n) && zdiscovery.Gone(n, s.members.Nodes())
 }
 
-// places are where objects live that nobody owns.
+// places are where objects live that nobody owns: elsewhere, when this node takes none any more.
 type places struct {
-	of    *zdiscovery.Snapshot
-	mu    sync.Mutex
-	kinds map[uint32]*placement
+	of      *zdiscovery.Snapshot
+	closing bool
+	mu      sync.Mutex
+	kinds   map[uint32]*placement
 }
 
-func (s *ManagerSet) home(k zmsg.Key) zmsg.NodeRef {
-	snap := s.members.Nodes()
+// placement is that of a kind by the list of nodes as it is.
+func (s *ManagerSet) placement(typ uint32) *placement {
+	snap, closing := s.members.Nodes(), s.closing.Load()
 	p := s.places.Load()
-	if p == nil || p.of != snap {
-		p = &places{of: snap, kinds: make(map[uint32]*placement)}
+	if p == nil || p.of != snap || p.closing != closing {
+		p = &places{of: snap, closing: closing, kinds: make(map[uint32]*placement)}
 		s.places.Store(p)
 	}
 	p.mu.Lock()
-	at := p.kinds[k.Type]
+	defer p.mu.Unlock()
+	at := p.kinds[typ]
 	if at == nil {
-		at = newPlacement(snap, k.Type)
-		p.kinds[k.Type] = at
+		not := ""
+		if closing {
+			not = s.self.Ref().ID
+		}
+		at = newPlacement(snap, typ, not)
+		p.kinds[typ] = at
 	}
-	p.mu.Unlock()
-	home := at.home(k)
+	return at
+}
+
+func (s *ManagerSet) home(k zmsg.Key) zmsg.NodeRef {
+	home := s.placement(k.Type).home(k)
 	if s.self.Is(home) {
 		home = s.self.Ref() // the list may have an earlier one
-		if s.closing.Load() {
-			return zmsg.NodeRef{}
-		}
 	}
 	return home
 }

@@ -75,6 +75,17 @@ type Settings struct {
 	// QuiesceTimeout is how long a transfer waits for what the object runs to end, while new requests wait. Where it has not, the
 	// object goes on serving, and the transfer ends with ErrHandoff. Defaults to 2 s.
 	QuiesceTimeout time.Duration `yaml:"quiesce_timeout" json:"quiesce_timeout,omitempty" help:"how long a transfer waits for what the object runs, while new requests wait"`
+	// Remember has an object brought into memory again, without a request, after its node has died: by its home, RememberRate at a time.
+	// Defaults to Off.
+	Remember Switch `yaml:"remember" json:"remember,omitempty" help:"after its node died an object is in memory again without a request"`
+	// RememberRate is how many such objects the node takes over in a second, 1 to 2^20. Of the node alone. Defaults to 1000.
+	RememberRate int `yaml:"remember_rate" json:"remember_rate,omitempty" help:"objects of dead nodes that this one brings into memory in a second"`
+
+	// DrainMoves is how many objects a node that drains moves at once, 1 to 65536; DrainMovesPerNode how many of them to one other
+	// node, likewise. Of the node alone. Default to 64 and 16.
+	DrainMoves        int `yaml:"drain_moves" json:"drain_moves,omitempty" help:"objects that a drain moves at once"`
+	DrainMovesPerNode int `yaml:"drain_moves_per_node" json:"drain_moves_per_node,omitempty" help:"of them to one node"`
+
 	// StoreTimeout is how long one call of the store may take. The outcome of a write that takes longer counts as unknown. Of the
 	// node alone. Defaults to 5 s.
 	StoreTimeout time.Duration `yaml:"store_timeout" json:"store_timeout,omitempty" help:"how long one call of the store may take"`
@@ -91,7 +102,7 @@ func DefaultSettings() Settings {
 		CacheRetryInterval: 256 * time.Millisecond, ObjectRetryInterval: 256 * time.Millisecond,
 		RetryMaxTTL: 3, TransferMaxTTL: 16, MaxHops: 3,
 		SaveDelay: 5 * time.Second, MaxQueue: 1024, MaxQueueBytes: 1 << 20, MaxWaiting: 1 << 16, MaxWaitingBytes: 256 << 20, MaxRoutes: 1 << 20,
-		Durable: Off, ReleaseOnIdle: On,
+		Durable: Off, ReleaseOnIdle: On, Remember: Off, RememberRate: 1000, DrainMoves: 64, DrainMovesPerNode: 16,
 		PrepareTimeout: time.Second, QuiesceTimeout: 2 * time.Second,
 		StoreTimeout: 5 * time.Second, StoreOps: 256,
 	}
@@ -106,6 +117,8 @@ const (
 	maxRoutes       = 1 << 28
 	maxDedup        = 1024
 	maxStoreOps     = 1 << 16
+	maxDrainMoves   = 1 << 16
+	maxRemember     = 1 << 20
 )
 
 // withDefaults fills what is zero.
@@ -141,6 +154,10 @@ func (s Settings) merge(k Settings) Settings {
 	over(&s.ReleaseOnIdle, k.ReleaseOnIdle)
 	over(&s.PrepareTimeout, k.PrepareTimeout)
 	over(&s.QuiesceTimeout, k.QuiesceTimeout)
+	over(&s.Remember, k.Remember)
+	over(&s.RememberRate, k.RememberRate)
+	over(&s.DrainMoves, k.DrainMoves)
+	over(&s.DrainMovesPerNode, k.DrainMovesPerNode)
 	over(&s.StoreTimeout, k.StoreTimeout)
 	over(&s.StoreOps, k.StoreOps)
 	return s
@@ -208,6 +225,9 @@ func (s Settings) validate() error {
 	between("max_routes", s.MaxRoutes, 1, maxRoutes)
 	between("dedup", s.Dedup, 0, maxDedup)
 	between("store_ops", s.StoreOps, 1, maxStoreOps)
+	between("remember_rate", s.RememberRate, 1, maxRemember)
+	between("drain_moves", s.DrainMoves, 1, maxDrainMoves)
+	between("drain_moves_per_node", s.DrainMovesPerNode, 1, maxDrainMoves)
 	return errors.Join(faults...)
 }
 
@@ -227,6 +247,9 @@ func (s Settings) ofNode() error {
 		{"max_routes", s.MaxRoutes != 0},
 		{"max_objects", s.MaxObjects != 0},
 		{"prepare_timeout", s.PrepareTimeout != 0},
+		{"remember_rate", s.RememberRate != 0},
+		{"drain_moves", s.DrainMoves != 0},
+		{"drain_moves_per_node", s.DrainMovesPerNode != 0},
 		{"store_timeout", s.StoreTimeout != 0},
 		{"store_ops", s.StoreOps != 0},
 	} {

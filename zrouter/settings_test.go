@@ -39,6 +39,10 @@ dedup: 0
 release_on_idle: true
 prepare_timeout: 1s
 quiesce_timeout: 2s
+remember: false
+remember_rate: 1000
+drain_moves: 64
+drain_moves_per_node: 16
 store_timeout: 5s
 store_ops: 256`)
 	s := Settings{}.withDefaults()
@@ -166,6 +170,7 @@ func TestSettingsOfTheNode(t *testing.T) {
 	node := []string{
 		"cache_free_timeout", "transfer_max_ttl", "max_hops", "max_queue", "max_waiting", "max_waiting_bytes", "max_routes", "max_objects", "prepare_timeout",
 		"store_timeout", "store_ops",
+		"remember_rate", "drain_moves", "drain_moves_per_node",
 	}
 	var s Settings
 	v := reflect.ValueOf(&s).Elem()

@@ -87,6 +87,8 @@ type testNode struct {
 	store *memstore.Store
 	until atomic.Int64 // unix nanoseconds; 0: for ever
 	down  atomic.Bool  // cut off from the others
+
+	draining bool // guarded by the world's mu: the list says so
 }
 
 func newWorld(tb testing.TB, nodes ...string) *world {
@@ -150,7 +152,11 @@ func (w *world) list() {
 	defer w.mu.Unlock()
 	s := &zdiscovery.Snapshot{Revision: int64(w.epoch)}
 	for _, n := range w.nodes {
-		s.Nodes = append(s.Nodes, zdiscovery.Node{Ref: n.ref, State: zdiscovery.Ready, Kinds: n.set.Kinds()})
+		state := zdiscovery.Ready
+		if n.draining {
+			state = zdiscovery.Draining
+		}
+		s.Nodes = append(s.Nodes, zdiscovery.Node{Ref: n.ref, State: state, Kinds: n.set.Kinds()})
 	}
 	slices.SortFunc(s.Nodes, func(a, b zdiscovery.Node) int { return strings.Compare(a.Ref.ID, b.Ref.ID) })
 	w.snap.Store(s)

@@ -282,7 +282,8 @@ func (s *step) cached(r Route) {
 //
 //go:noinline
 func (s *step) place(ev *Event) {
-	wanted := false // of this node: by its home, by one that took this node for the home, or by name
+	// Of this node: it had the object before it was started again, is its home, was taken for the home, or is asked by name.
+	wanted := ev.Route.Owner.ID == s.f.Self.ID && ev.Found
 	for _, q := range s.take() {
 		switch {
 		case !q.Look && (s.f.OnDemand || q.Own && (ev.Found || q.Make)):

@@ -1,0 +1,205 @@
+package zcli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"zgame/znode"
+)
+
+// Exit codes of `drain` besides 0 (the node is drained and gone), 1 (it could not be asked, or was lost) and 2 (wrong use).
+const (
+	exitLeft    = 3 // it has stopped, and something was left: objects that could be neither moved nor released in time
+	exitNotOver = 4 // it is not over within --timeout; it goes on
+)
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// drainCommand is `drain`: it has a node give its objects to others and stop, and follows that.
+func drainCommand() Command {
+	return Command{
+		Name: "drain",
+		Help: "have a node move its objects to other nodes and stop; exit code 3: something was left, 4: not over yet",
+		Run: func(ctx context.Context, env Env, args []string) error {
+			flags := flag.NewFlagSet(env.Name+" drain", flag.ContinueOnError)
+			flags.Usage = func() {
+				fmt.Fprintf(flags.Output(), "Usage: %s drain NODE [flags]\n\nNODE is the id of a node. Exit code 0: it has stopped, and nothing is left; 1: it could not be asked, or died;\n"+
+					"2: wrong use; 3: it has stopped, and objects were left that could be neither moved nor saved in time; 4: not over within --timeout.\n\n", env.Name)
+				flags.PrintDefaults()
+			}
+			config := flags.String("config", "", "settings file (YAML) with etcd.endpoints and node.cluster, as for run; the environment counts too")
+			admin := flags.String("admin", "", "host:port of the node's admin port, instead of what discovery says")
+			timeout := flags.Duration("timeout", 5*time.Minute, "how long to wait for the end")
+			node := ""
+			if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+				node, args = args[0], args[1:]
+			}
+			if err := parseFlags(flags, env, args); err != nil {
+				return err
+			}
+			if node == "" && flags.NArg() > 0 {
+				node = flags.Arg(0)
+			}
+			if node == "" || flags.NArg() > 1 || flags.NArg() == 1 && flags.Arg(0) != node {
+				fmt.Fprintf(env.Stderr, "%s: expected one NODE, the id of a node\n", flags.Name())
+				flags.Usage()
+				return errUsage
+			}
+			ctx, cancel := context.WithTimeout(ctx, *timeout)
+			defer cancel()
+			d := drainer{env: env, node: node, address: *admin}
+			if d.address == "" {
+				s, err := znode.LoadSettings(*config, env.Environ)
+				if err != nil {
+					return fmt.Errorf("the settings have faults:\n%w", err)
+				}
+				if d.cluster, err = znode.OpenCluster(ctx, s); err != nil {
+					return err
+				}
+				defer d.cluster.Close()
+			}
+			return d.run(ctx)
+		},
+	}
+}
+
+// drainer follows one drain.
+type drainer struct {
+	env     Env
+	node    string
+	address string
+	cluster *znode.Cluster // nil: the address was given
+	last    znode.DrainStatus
+}
+
+func (d *drainer) run(ctx context.Context) error {
+	if d.address == "" {
+		n, err := d.cluster.Node(ctx, d.node)
+		if err != nil {
+			return err
+		}
+		if n.Admin == "" {
+			return fmt.Errorf("the node %s has no admin port (admin.address is empty): end it with SIGTERM, which drains it too", n.Ref)
+		}
+		d.address = n.Admin
+	}
+	if err := d.call(ctx, http.MethodPost, "/drain?node="+url.QueryEscape(d.node)); err != nil {
+		return fmt.Errorf("the node %q cannot be asked at %s: %w\n  where that is not its address from here: --admin, or admin.url in its settings", d.node, d.address, err)
+	}
+	fmt.Fprintf(d.env.Stdout, "%s drains\n", d.last.Node)
+	for said := ""; ; {
+		if line := progress(&d.last); line != said {
+			said = line
+			fmt.Fprintln(d.env.Stdout, line)
+		}
+		if d.objectsDone() {
+			break
+		}
+		if err := d.call(ctx, http.MethodGet, "/drain?wait=1s"); err != nil {
+			if ctx.Err() != nil {
+				return d.notOver()
+			}
+			return fmt.Errorf("the node does not answer any more, before its objects were elsewhere: %w", err)
+		}
+	}
+	if err := d.gone(ctx); err != nil {
+		return err
+	}
+	d.report(d.env.Stdout)
+	if d.last.Error != "" {
+		return &exitError{exitLeft, errors.New(d.last.Error)}
+	}
+	return nil
+}
+
+// objectsDone reports that the node has no objects any more, or no time for them.
+func (d *drainer) objectsDone() bool {
+	return d.last.Step == znode.DrainClosing || d.last.Step == znode.DrainStopped || d.last.Objects != nil && d.last.Objects.Phase == "done"
+}
+
+func (d *drainer) notOver() error {
+	return &exitError{exitNotOver, fmt.Errorf("not over yet: %s; it goes on, and GET http://%s/drain says how far it is", progress(&d.last), d.address)}
+}
+
+func (d *drainer) report(w io.Writer) {
+	if d.last.Objects != nil {
+		fmt.Fprint(w, d.last.Objects.String())
+	}
+	fmt.Fprintf(w, "%s has stopped\n", d.last.Node)
+}
+
+// progress is a line about a drain that goes on.
+func progress(s *znode.DrainStatus) string {
+	if s.Objects == nil || s.Step != znode.DrainObjects {
+		return string(s.Step)
+	}
+	r := s.Objects
+	return fmt.Sprintf("objects: %s, %d moved, %d left (%d on their way), %d moves to be tried again, longest pause %s",
+		r.Phase, r.Moved, r.Left, r.Moving, r.Retries, r.Pause.Max.Round(time.Millisecond))
+}
+
+// gone waits until the node has left the cluster, or its admin port is closed.
+func (d *drainer) gone(ctx context.Context) error {
+	for {
+		if d.cluster != nil {
+			here, err := d.cluster.Has(ctx, d.last.Node)
+			switch {
+			case ctx.Err() != nil:
+				return d.notOver()
+			case err != nil:
+				return err
+			case !here:
+				return nil
+			}
+		} else if err := d.call(ctx, http.MethodGet, "/drain"); err != nil {
+			if ctx.Err() != nil {
+				return d.notOver()
+			}
+			return nil // it does not answer any more: that is what it was asked for
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return d.notOver()
+		}
+	}
+}
+
+// call asks the admin port, and keeps the status that it answers.
+func (d *drainer) call(ctx context.Context, method, path string) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+d.address+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // a kept connection would hold the node's end up
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+	if err != nil {
+		return err
+	}
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(body)))
+	}
+	return json.Unmarshal(body, &d.last)
+}

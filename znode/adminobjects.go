@@ -1,0 +1,160 @@
+package znode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+	"zgame/zrouter"
+)
+
+// What the admin port has of objects, and of the node's drain; see the table in docs/guide/operations.md.
+
+// objectRoute is where an object lives.
+type objectRoute struct {
+	Owner   string            `json:"owner"` // "" for nobody
+	Epoch   uint64            `json:"epoch"`
+	Version zmsg.RouteVersion `json:"version"`
+}
+
+// keyOf returns the key that a path names. Where it names none it has answered, and reports false.
+func keyOf(w http.ResponseWriter, r *http.Request) (zmsg.Key, bool) {
+	typ, err1 := strconv.ParseUint(r.PathValue("type"), 10, 32)
+	zone, err2 := strconv.ParseUint(r.PathValue("zone"), 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		writeText(w, http.StatusBadRequest, "type and zone of a key are numbers: "+err.Error()+"\n")
+		return zmsg.Key{}, false
+	}
+	return zmsg.Key{Type: uint32(typ), Zone: uint32(zone), ID: r.PathValue("id")}, true
+}
+
+// serveObject says where an object lives, as this node finds it.
+func (n *Node) serveObject(w http.ResponseWriter, r *http.Request) {
+	k, ok := keyOf(w, r)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), stopStep)
+	defer cancel()
+	route, err := n.objects.set.Lookup(ctx, k)
+	switch {
+	case errors.Is(err, zrouter.ErrNotFound), errors.Is(err, zrouter.ErrNoNode), errors.Is(err, zmsg.ErrBadRequest):
+		writeText(w, http.StatusNotFound, err.Error()+"\n")
+	case err != nil && !errors.Is(err, zrouter.ErrNotInServer):
+		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
+	default:
+		writeJSON(w, http.StatusOK, objectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
+	}
+}
+
+// moveLimit bounds a move that somebody asks for here; each of its steps has a limit of its own.
+const moveLimit = 30 * time.Second
+
+// serveMove moves an object of this node to the node of ?to=ID; to nobody where that is empty. It answers where the object lives then.
+func (n *Node) serveMove(w http.ResponseWriter, r *http.Request) {
+	k, ok := keyOf(w, r)
+	if !ok {
+		return
+	}
+	q := r.URL.Query()
+	if !q.Has("to") {
+		writeText(w, http.StatusBadRequest, "expected ?to=NODE, the id of the node that is to have the object, or ?to= to have it given up\n")
+		return
+	}
+	var to zmsg.NodeRef
+	if id := q.Get("to"); id != "" {
+		var err error
+		if to, err = n.nodeNamed(id); err != nil {
+			writeText(w, http.StatusNotFound, err.Error()+"\n")
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), moveLimit)
+	defer cancel()
+	route, err := n.objects.set.Transfer(ctx, k, to)
+	if err != nil {
+		writeText(w, moveStatus(err), moveAdvice(route, err)+"\n")
+		return
+	}
+	n.log.Info("an object was moved by request at the admin port", "key", k.String(), "to", route.Owner.String(), "version", route.Version)
+	writeJSON(w, http.StatusOK, objectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
+}
+
+func moveStatus(err error) int {
+	switch {
+	case errors.Is(err, zmsg.ErrBadRequest):
+		return http.StatusBadRequest
+	case errors.Is(err, zrouter.ErrNotFound), errors.Is(err, zrouter.ErrNotInServer), errors.Is(err, zrouter.ErrNoNode):
+		return http.StatusNotFound
+	case errors.Is(err, zrouter.ErrMoved), errors.Is(err, zrouter.ErrRefused), errors.Is(err, zrouter.ErrHandoff):
+		return http.StatusConflict
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
+
+// moveAdvice is what went wrong, and, where another node has the object, whom to ask.
+func moveAdvice(route zrouter.Route, err error) string {
+	if errors.Is(err, zrouter.ErrMoved) && !route.Owner.IsZero() {
+		return fmt.Sprintf("%v\n  ask the node %s, which has it", err, route.Owner.ID)
+	}
+	return err.Error()
+}
+
+// nodeNamed returns the node of the list that is called id.
+func (n *Node) nodeNamed(id string) (zmsg.NodeRef, error) {
+	var ids []string
+	for _, x := range n.Nodes() {
+		if x.Ref.ID == id {
+			return x.Ref, nil
+		}
+		if x.State == zdiscovery.Ready {
+			ids = append(ids, x.Ref.ID)
+		}
+	}
+	slices.Sort(ids)
+	return zmsg.NodeRef{}, fmt.Errorf("there is no node %q; those that serve: %s", id, strings.Join(ids, " "))
+}
+
+// drainWait bounds ?wait=D of GET /drain: below what proxies and clients wait for.
+const drainWait = 25 * time.Second
+
+// serveDrain says how far the node's drain is. With ?wait=D it says so when the objects are elsewhere, or D is over.
+func (n *Node) serveDrain(w http.ResponseWriter, r *http.Request) {
+	if wait := r.URL.Query().Get("wait"); wait != "" {
+		d, err := time.ParseDuration(wait)
+		if err != nil || d < 0 {
+			writeText(w, http.StatusBadRequest, fmt.Sprintf("wait=%q: expected a span of time, such as 1s\n", wait))
+			return
+		}
+		t := time.NewTimer(min(d, drainWait))
+		defer t.Stop()
+		select {
+		case <-n.drain.moved:
+		case <-t.C:
+		case <-r.Context().Done():
+		}
+	}
+	writeJSON(w, http.StatusOK, n.DrainStatus())
+}
+
+// startDrain has the node drain and stop, and says how far that is. With ?node=ID it does so only where that is this node: who found the
+// address somewhere may have another node's.
+func (n *Node) startDrain(w http.ResponseWriter, r *http.Request) {
+	if id := r.URL.Query().Get("node"); id != "" && id != n.Self().ID {
+		writeText(w, http.StatusMisdirectedRequest, fmt.Sprintf("this is node %q, not %q: nothing was done\n", n.Self().ID, id))
+		return
+	}
+	n.log.Info("somebody asks at the admin port that the node drains", "from", r.RemoteAddr)
+	n.AskDrain()
+	writeJSON(w, http.StatusAccepted, n.DrainStatus())
+}
