@@ -19,6 +19,8 @@ type call struct {
 	req     entry.Req
 	route   entry.Route       // where it was forwarded to
 	placed  bool              // which is a placement: nobody has committed it
+	sent    uint32            // its number among what was sent to other nodes
+	fence   bool              // a fence of this node
 	res     *residence        // whose mailbox has it
 	m       *zmsg.Message     // while it waits here, or is forwarded
 	origin  zmsg.NodeRef      // whose request it was at first
@@ -187,12 +189,15 @@ func (c *call) ran(r *zmsg.Reply) {
 // forwarded takes the outcome at another node.
 func (c *call) forwarded(r *zmsg.Reply) {
 	switch {
+	case c.fence:
+		c.passed(Route{Owner: r.Owner, Version: r.Version})
+		return
 	case r.Undelivered, r.Outcome == zmsg.NotExecuted && (r.Code == zmsg.CodeDraining || r.Code == zmsg.CodeStopped):
 		// It did not arrive, or at a node that has given up what it had.
 		c.undelivered()
 		return
 	case r.Version > c.req.Hint && !r.Owner.IsZero():
-		c.set.learn(c.key, Route{Owner: r.Owner, Version: r.Version})
+		c.set.learn(c.key, Route{Owner: r.Owner, Version: r.Version}, c.sent)
 	}
 	c.reply = *r
 	if r.Version == 0 && c.route.Version > c.hint && !c.placed { // the owner says nothing: we knew. Who asked us did not
@@ -220,7 +225,7 @@ func (c *call) transmit() (away bool, err error) {
 	c.m.Hops = uint32(c.req.Hops)
 	sent := s.counts.forwards[min(c.req.Hops, 4)]
 	c.envelope = zmsg.Envelope{Key: c.key, Version: c.req.Hint, Owner: c.origin}
-	if c.to != nil {
+	if c.to != nil || c.fence {
 		to, token := c.replier(forwards)
 		if err := s.link.SendObject(c.route.Owner, &c.envelope, c.m, to, token); err != nil {
 			return false, err
@@ -262,7 +267,7 @@ func (c *call) end() {
 	}
 	c.set, c.key, c.req, c.route, c.res, c.m, c.origin = nil, zmsg.Key{}, entry.Req{}, entry.Route{}, nil, nil, zmsg.NodeRef{}
 	c.make = nil
-	c.once, c.then, c.work, c.asked, c.placed, c.hint, c.size = "", nil, nil, false, false, 0, 0
+	c.once, c.then, c.work, c.asked, c.placed, c.hint, c.size, c.sent, c.fence = "", nil, nil, false, false, 0, 0, 0, false
 	c.durable.Store(false)
 	c.reply, c.envelope = zmsg.Reply{}, zmsg.Envelope{}
 	calls.Put(c)

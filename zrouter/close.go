@@ -255,5 +255,9 @@ func (s *ManagerSet) forget(k zmsg.Key) {
 		}
 		return
 	}
+	if sh.routes.lane(k, s.seconds(t.time())) != 0 {
+		sh.expire(k) // what comes next is not to overtake what was sent by it
+		return
+	}
 	sh.routes.drop(k)
 }

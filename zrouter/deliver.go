@@ -52,8 +52,13 @@ func (s *ManagerSet) Receive(e *zmsg.Envelope, m *zmsg.Message) {
 		m.Release()
 		return
 	}
+	if m.ID == fenceID && s.self.Is(e.Owner) { // all that this node has sent on before is back too
+		m.Reply(&zmsg.Reply{})
+		m.Release()
+		return
+	}
 	c := s.newCall(e.Key, m) // ask gives it a key that lasts
-	c.hint, c.req.Hint, c.req.Hops = e.Version, e.Version, uint8(min(max(m.Hops, 1), 255))
+	c.hint, c.req.Hint, c.req.Hops, c.req.Fence = e.Version, e.Version, uint8(min(max(m.Hops, 1), 255)), m.ID == fenceID
 	if !e.Owner.IsZero() {
 		c.origin = s.nodeRef(e.Owner)
 	}
@@ -87,7 +92,7 @@ func (s *ManagerSet) ask(c *call) {
 	if o.entry.Phase == entry.Cached && s.dead(o.entry.Route.Owner) {
 		t.tell(o, &entry.Event{Kind: entry.Expired}) // it may be there still, and say that it does not serve
 	}
-	if !o.entry.Admits() && s.crowded(o, c) {
+	if !o.entry.Admits() && !c.req.Fence && s.crowded(o, c) {
 		c.fail(ErrBusy)
 		t.ended = append(t.ended, c)
 		t.settle(o)
@@ -118,13 +123,19 @@ func (sh *shard) fresh(c *call) bool {
 	if sh.objects[c.key] != nil {
 		return false
 	}
-	r, at, ok := sh.routes.get(c.key, now)
-	if !ok || now-at >= sh.set.settingsOf(c.key).cacheSeconds() || sh.set.dead(r.Owner) {
+	slot := sh.routes.find(c.key)
+	var r Route
+	if slot != nil {
+		r = Route{Owner: sh.routes.nodes.ref(slot.owner), Version: slot.version}
+	}
+	if slot == nil || now-slot.at >= sh.set.settingsOf(c.key).cacheSeconds() || sh.set.dead(r.Owner) {
 		sh.set.counts.RouteMisses.Inc()
 		return false
 	}
 	sh.set.counts.RouteHits.Inc()
-	c.route = r
+	slot.used, slot.last = now, sh.number()
+	c.route, c.sent = r, slot.last
+	sh.sending.RLock() // direct gives it back
 	return true
 }
 
@@ -132,7 +143,10 @@ func (sh *shard) fresh(c *call) bool {
 // caller waits in an entry, or there would be one.
 func (c *call) direct() {
 	c.req.Hops, c.req.Hint = 1, max(c.req.Hint, c.route.Version)
-	switch away, err := c.transmit(); {
+	sh := c.set.shard(c.key)
+	away, err := c.transmit()
+	sh.sending.RUnlock()
+	switch {
 	case away:
 	case err == nil:
 		c.end()
@@ -201,10 +215,7 @@ func (s *ManagerSet) Control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	r := Route{Owner: s.nodeRef(e.Owner), Version: e.Version}
 	t := sh.lock()
 	defer t.end()
-	if o := sh.objects[e.Key]; o != nil {
-		t.tell(o, &entry.Event{Kind: entry.Told, Route: r})
-		t.settle(o)
-	} else {
+	if !t.told(e.Key, r, 0) {
 		sh.routes.update(e.Key, r)
 	}
 	return true

@@ -30,6 +30,8 @@ type object struct {
 	inert   bool             // abandoned: what ends later changes nothing
 	moves   *move            // transfers that were asked for, in order: the first may have begun
 	expects *expectation     // room for what this node has agreed to take over
+	fence   uint64           // the call that is a fence on its way; 0: none
+	last    uint32           // number of what was sent on last
 	at      uint32           // when the route was last confirmed, in seconds since the set's start
 
 	orphans  *bound            // of the stay that a panic has ended, for the next
@@ -100,7 +102,7 @@ func (t *turn) take(o *object, id uint64) *call {
 // resting reports that the routes can keep what is known.
 func (o *object) resting() bool {
 	return (o.entry.Phase == entry.Absent || o.entry.Phase == entry.Cached) &&
-		o.ios == 0 && len(o.calls) == 0 && o.res == nil && o.old == nil && o.write == nil && o.moves == nil && o.expects == nil
+		o.ios == 0 && len(o.calls) == 0 && o.res == nil && o.old == nil && o.write == nil && o.moves == nil && o.expects == nil && o.fence == 0
 }
 
 // messageOverhead is what a message that waits takes besides its body, roughly.

@@ -27,6 +27,7 @@ type routeSlot struct {
 	owner   uint32 // in nodes
 	at      uint32 // when it was last known to be right
 	used    uint32 // when it was last asked for
+	last    uint32 // number of what was sent by it last; 0: nothing, or all of it has arrived
 }
 
 const (
@@ -53,6 +54,25 @@ func (r *routes) get(k zmsg.Key, now uint32) (route Route, at uint32, ok bool) {
 	}
 	s.used = now
 	return Route{Owner: r.nodes.ref(s.owner), Version: s.version}, s.at, true
+}
+
+// laneAge is how long, in seconds, what was sent by a route may be on its way.
+const laneAge = 10
+
+// lane returns the number of what was sent last by the route of k, if it may be on its way. It comes before get, by which the route counts as
+// used.
+func (r *routes) lane(k zmsg.Key, now uint32) (last uint32) {
+	if s := r.find(k); s != nil && now-s.used <= laneAge {
+		return s.last
+	}
+	return 0
+}
+
+// sent remembers the number of what was sent last by the route of k, if there is one, and that it was now.
+func (r *routes) sent(k zmsg.Key, last, now uint32) {
+	if s := r.find(k); s != nil {
+		s.last, s.used = last, now
+	}
 }
 
 // put remembers a route that was found to be right now. One that is there with a smaller version is replaced, one with the same only
@@ -93,7 +113,7 @@ func (r *routes) replace(s *routeSlot, route Route) {
 		return // a version has one owner
 	}
 	old := s.owner
-	s.version, s.owner = route.Version, r.nodes.take(route.Owner)
+	s.version, s.owner, s.last = route.Version, r.nodes.take(route.Owner), 0
 	r.nodes.drop(old)
 }
 
@@ -113,9 +133,11 @@ func (r *routes) dropOwner(n zmsg.NodeRef) int {
 	return r.dropWhere(func(s *routeSlot) bool { return s.owner == owner })
 }
 
-// sweep forgets what was not used for free seconds, and returns how many. It looks at every route.
+// sweep forgets what was not used for free seconds, and by which nothing may be on its way, and returns how many. It looks at every route.
 func (r *routes) sweep(now, free uint32) int {
-	return r.dropWhere(func(s *routeSlot) bool { return now > s.used && now-s.used >= free })
+	return r.dropWhere(func(s *routeSlot) bool {
+		return now > s.used && now-s.used >= free && (s.last == 0 || now-s.used > laneAge)
+	})
 }
 
 func (r *routes) dropWhere(old func(*routeSlot) bool) int {

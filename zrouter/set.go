@@ -136,6 +136,8 @@ type shard struct {
 	set *ManagerSet
 	mu  sync.Mutex // guards what follows, and the objects. Nobody is told of an outcome with it held
 
+	sends   uint32               // numbers what is sent to other nodes
+	sending sync.RWMutex         // held for reading by who sends by a route that it took under mu, until it has
 	objects map[zmsg.Key]*object // about which something is under way, or that are in memory
 	routes  *routes              // of the others' objects, at rest
 }
@@ -404,26 +406,58 @@ func (s *ManagerSet) home(k zmsg.Key) zmsg.NodeRef {
 	return home
 }
 
-// learn keeps a route that was committed.
-func (s *ManagerSet) learn(k zmsg.Key, r Route) {
+// learn keeps a route that was committed; sent is the number of the request whose answer says so.
+func (s *ManagerSet) learn(k zmsg.Key, r Route, sent uint32) {
 	if s.self.Is(r.Owner) {
 		return
 	}
 	sh := s.shard(k)
 	t := sh.lock()
 	defer t.end()
-	if o := sh.objects[k]; o != nil {
-		t.tell(o, &entry.Event{Kind: entry.Told, Route: r})
-		t.settle(o)
-		return
+	if !t.told(k, r, sent) {
+		sh.remember(k, r, s.seconds(t.time()))
 	}
-	sh.remember(k, r, s.seconds(t.time()))
+}
+
+// told tells the entry of a route, and makes one where what was sent by an older route may be on its way. It reports false where there
+// is none, and nothing is.
+func (t *turn) told(k zmsg.Key, r Route, sent uint32) bool {
+	sh := t.sh
+	o := sh.objects[k]
+	if o == nil {
+		slot := sh.routes.find(k)
+		if slot == nil || r.Version <= slot.version {
+			return slot != nil
+		}
+		if last := sh.routes.lane(k, sh.set.seconds(t.time())); last == 0 || last == sent {
+			return false
+		}
+		o = t.object(k)
+	}
+	t.tell(o, &entry.Event{Kind: entry.Told, Route: r, Last: sent != 0 && o.last == sent})
+	t.settle(o)
+	return true
+}
+
+// number is the next for what is sent to other nodes.
+func (sh *shard) number() uint32 {
+	if sh.sends++; sh.sends == 0 {
+		sh.sends++
+	}
+	return sh.sends
 }
 
 // remember puts a route with those at rest. The lock is held.
 func (sh *shard) remember(k zmsg.Key, r Route, at uint32) {
 	if sh.routes.put(k, r, at) {
 		sh.set.counts.Evictions.Inc()
+	}
+}
+
+// expire has the route of an object looked up again before it is used. The lock is held.
+func (sh *shard) expire(k zmsg.Key) {
+	if s := sh.routes.find(k); s != nil {
+		s.at = sh.set.seconds(sh.set.clock.Now()) - sh.set.settingsOf(k).cacheSeconds()
 	}
 }
 

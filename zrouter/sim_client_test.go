@@ -51,6 +51,7 @@ type simAttempt struct {
 	save    bool
 	wants   bool // an outcome
 	begun   bool
+	asked   time.Duration
 	user    *simUser
 	at      zmsg.NodeRef      // p, when it was asked for
 	sent    int               // how often from one node to another
@@ -182,7 +183,7 @@ func (w *simWorld) ask(p *simProc, op simOp, k zmsg.Key, l *simLine, then func(a
 }
 
 func (a *simAttempt) begin() {
-	a.begun, a.at = true, a.p.ref
+	a.begun, a.at, a.asked = true, a.p.ref, a.w.now
 	w, p := a.w, a.p
 	line := ""
 	if a.line != nil {

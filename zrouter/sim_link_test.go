@@ -36,6 +36,9 @@ func (q *simRequest) end(r *zmsg.Reply) {
 	}
 	q.ended = true
 	p := q.from
+	if q.seq == 0 && r.Code != zmsg.CodeOK { // a fence that was lost, or did not come back in time
+		p.w.oracle.trouble = p.w.now
+	}
 	p.w.open--
 	for i, o := range p.waits {
 		if o == q {
@@ -48,6 +51,7 @@ func (q *simRequest) end(r *zmsg.Reply) {
 }
 
 func (q *simRequest) undelivered(code zmsg.Code) {
+	q.from.w.oracle.trouble = q.from.w.now
 	if q.arrived {
 		q.from.w.fail("the simulation is wrong: request %d counts as undelivered, and has arrived", q.id)
 	}
@@ -90,7 +94,9 @@ func (w *simWorld) delay(from *simProc, to zmsg.NodeRef) time.Duration {
 // SendObject implements Link. A lock of the set is held.
 func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error {
 	w := p.w
-	w.oracle.sends(p, to, e, m)
+	if m.ID != fenceID {
+		w.oracle.sends(p, to, e, m)
+	}
 	now := p.local()
 	timeout := linkTimeout
 	if !m.Deadline.IsZero() {
@@ -106,7 +112,7 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	}
 	if mu := w.mutant; mu != nil && mu.publishes && !w.oracle.knows(e.Key, Route{Owner: to, Version: e.Version}) {
 		k := e.Key
-		w.after(0, p, func() { p.set.learn(k, Route{Owner: to, Version: max(1, e.Version)}) })
+		w.after(0, p, func() { p.set.learn(k, Route{Owner: to, Version: max(1, e.Version)}, 0) })
 	}
 	body, err := m.EncodedBody()
 	if err != nil {
@@ -177,7 +183,9 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 		if mu := w.mutant; mu != nil && mu.sendsParked {
 			target.sendParked(&env, c)
 		}
-		w.oracle.receives(target, &env, c)
+		if c.ID != fenceID {
+			w.oracle.receives(target, &env, c)
+		}
 		target.set.Receive(&received, c)
 	})
 	if target != nil && target.dead && q != nil {
@@ -192,6 +200,7 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 
 // lostOnTheWay ends a request whose message was lost: sometimes the receiver notices the hole, and says so.
 func (w *simWorld) lostOnTheWay(q *simRequest) {
+	w.oracle.trouble = w.now
 	if q == nil {
 		return
 	}
@@ -207,6 +216,7 @@ func (w *simWorld) lostOnTheWay(q *simRequest) {
 
 // lost is told when a node is off the process' list: what waits for it ends.
 func (p *simProc) lost(ref zmsg.NodeRef) {
+	p.w.oracle.trouble = p.w.now
 	for _, q := range append([]*simRequest(nil), p.waits...) {
 		if q.to == ref && !q.ended {
 			q.end(&zmsg.Reply{Code: zmsg.CodeNodeLost, Outcome: zmsg.Unknown, Text: "the node is lost"})
@@ -216,6 +226,7 @@ func (p *simProc) lost(ref zmsg.NodeRef) {
 
 // busLost is told when the process has noticed that it is cut off from the bus.
 func (p *simProc) busLost() {
+	p.w.oracle.trouble = p.w.now
 	p.busDown = true
 	p.w.log("%s: the bus is down", p.ref)
 	for _, q := range append([]*simRequest(nil), p.waits...) {
@@ -259,6 +270,7 @@ func (b *simReturn) Reply(_ uint64, r *zmsg.Reply) {
 	d := w.delay(p, q.from.ref)
 	if !w.through(p, q.from.id) || w.chance(w.cfg.netLoss) || p.busDown {
 		w.log("%s: the answer to request %d is lost on the way", p.ref, q.id)
+		w.oracle.trouble = w.now
 		return
 	}
 	w.after(d, q.from, func() {

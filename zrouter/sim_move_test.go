@@ -15,12 +15,13 @@ import (
 
 // simMove is one transfer that was asked for.
 type simMove struct {
-	p     *simProc
-	ref   zmsg.NodeRef // of p, when it was asked for
-	key   zmsg.Key
-	to    zmsg.NodeRef
-	begun time.Duration
-	ended bool
+	p       *simProc
+	ref     zmsg.NodeRef // of p, when it was asked for
+	key     zmsg.Key
+	to      zmsg.NodeRef
+	begun   time.Duration
+	ended   bool
+	perhaps bool // it has happened, or may have
 }
 
 // simCommit is a write that made another node the owner.
@@ -53,6 +54,7 @@ func (o *simOracle) moved(m *simMove, r Route, err error) {
 		w.fail("a transfer of %s by %s ends twice", m.key.ID, m.ref)
 	}
 	m.ended = true
+	m.perhaps = err == nil || errors.Is(err, errUnconfirmed) || zmsg.OutcomeOf(err) != zmsg.NotExecuted && !errors.Is(err, errLookAgain)
 	if err == nil {
 		if r.Owner != m.to && r.Owner.ID != m.p.id || r.Owner.ID != m.to.ID || !o.knows(m.key, r) { // that a node is to move it to itself is of all its identities
 			w.fail("I3: a transfer of %s to %s ends well, with the owner %s since version %d", m.key.ID, m.to, r.Owner, r.Version)
@@ -60,8 +62,13 @@ func (o *simOracle) moved(m *simMove, r Route, err error) {
 		o.transfers++
 		return
 	}
-	if errors.Is(err, errLookAgain) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+	if m.to.IsZero() || errors.Is(err, errLookAgain) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
 		return
+	}
+	for _, x := range o.moves {
+		if x != m && x.p == m.p && x.key == m.key && x.to == m.to && x.perhaps {
+			return // it may have been that one
+		}
 	}
 	for _, c := range o.commits {
 		if c.p == m.p && c.key == m.key && c.to == m.to && c.at >= m.begun {

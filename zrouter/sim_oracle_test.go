@@ -30,6 +30,9 @@ type simOracle struct {
 	reads     map[simPlace]time.Duration // when a read last ended
 	proven    map[simPlace]time.Duration // when a write last proved the ownership
 	streams   map[simStream]*simAttempt  // the last that was handled
+	callers   map[simCaller]*simAttempt  // the one that was asked for last of those that were handled
+	unmoved   map[zmsg.Key]time.Duration // when the owner last changed otherwise than by a move to another node
+	trouble   time.Duration              // when something was last lost on the way, or a node died
 	timers    int
 	moves     []*simMove
 	commits   []simCommit
@@ -82,7 +85,7 @@ func (o *simOracle) init(w *simWorld) {
 		w: w, attempts: make([]*simAttempt, 1), lines: make(map[string]*simLine), ofKey: make(map[zmsg.Key][]*simLine),
 		committed: make(map[zmsg.Key][]zmsg.NodeRef), running: make(map[zmsg.Key][]*simRun), panicked: make(map[simPlace]time.Duration),
 		arrivals: make(map[simArrival]simCame), reads: make(map[simPlace]time.Duration),
-		proven: make(map[simPlace]time.Duration), streams: make(map[simStream]*simAttempt), frozen: make(map[*residence]bool),
+		proven: make(map[simPlace]time.Duration), streams: make(map[simStream]*simAttempt), callers: make(map[simCaller]*simAttempt), unmoved: make(map[zmsg.Key]time.Duration), frozen: make(map[*residence]bool),
 	}
 	for i := range w.cfg.keys {
 		o.keys = append(o.keys, zmsg.Key{Type: simType, ID: string(rune('x' + i))})
@@ -144,6 +147,9 @@ func (o *simOracle) wrote(p *simProc, c *zstore.Change, cur, next *zstore.Record
 		o.proven[simPlace{p, k}] = w.now
 	default:
 		w.fail("nothing asks for %s", c.Op)
+	}
+	if moves && (c.Op != zstore.OpMove || c.Node.IsZero()) {
+		o.unmoved[k] = w.now
 	}
 	if len(o.committed[k]) != int(next.Own.Version) {
 		w.fail("I3: version %d of %s is the %dth owner", next.Own.Version, k.ID, len(o.committed[k]))
@@ -263,6 +269,7 @@ func (o *simOracle) begins(p *simProc, c *Context[*testpb.Log], a *simAttempt) *
 // inOrder checks that what one client asked for one after the other, and what went the same way, is handled in that order.
 func (o *simOracle) inOrder(r *simRun, hops uint32) {
 	a := r.attempt
+	o.ofCaller(r, hops)
 	if a.user == nil || a.op.once || hops > 1 || a.sent != int(hops) || (hops == 0) != (r.p == a.p) { // it went another way before
 		return
 	}
@@ -271,6 +278,28 @@ func (o *simOracle) inOrder(r *simRun, hops uint32) {
 		o.w.fail("I12: %s handles request %d of %s behind %d, which %s asked for later", r.p.ref, a.seq, a.key.ID, last.seq, a.user.name)
 	}
 	o.streams[s] = a
+}
+
+// ofCaller checks that what one client asked one node for is handled in that order, however often the object moves meanwhile, as long as
+// nothing else happens to it, and nothing is lost on the way.
+func (o *simOracle) ofCaller(r *simRun, hops uint32) {
+	a := r.attempt
+	if a.user == nil || a.op.once || a.sent != int(hops) { // it was sent again
+		return
+	}
+	c := simCaller{a.user, a.at, a.key}
+	if last := o.callers[c]; last == nil || last.seq < a.seq {
+		o.callers[c] = a
+	} else if o.trouble < a.asked && o.unmoved[a.key] < a.asked {
+		o.w.fail("I12: %s handles request %d of %s behind %d, which %s asked for later, and the object was only moved", r.p.ref, a.seq, a.key.ID, last.seq, a.user.name)
+	}
+}
+
+// simCaller is one client, at one node, and an object.
+type simCaller struct {
+	user *simUser
+	at   zmsg.NodeRef
+	key  zmsg.Key
 }
 
 // simStream is what one client asks one owner for.

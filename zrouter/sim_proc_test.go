@@ -94,6 +94,7 @@ func (p *simProc) become(ref zmsg.NodeRef) {
 func (p *simProc) crash(why string) {
 	w := p.w
 	w.log("%s: %s", p.ref, why)
+	w.oracle.trouble = w.now
 	p.dead, p.died = true, w.now
 	w.open -= len(p.waits)
 	p.waits = nil
@@ -171,7 +172,7 @@ func (p *simProc) close(then func()) {
 		if rep.Lost != left {
 			w.fail("closing: %d objects are left, and %d reported", left, rep.Lost)
 		}
-		if w.calm && left > 0 {
+		if w.calm && left > 0 && p.closedAt >= w.calmSince {
 			w.fail("liveness: closing does not end, though nothing goes wrong any more: %d objects are left", left)
 		}
 		p.goAway(then, w.now+5*time.Second)

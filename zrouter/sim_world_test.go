@@ -37,18 +37,19 @@ type simWorld struct {
 	depth int        // of busy
 	steps int
 
-	calm     bool // no new faults
-	quiet    bool // no new requests of the clients
-	members  simMembers
-	store    simStore
-	oracle   simOracle
-	procs    []*simProc // in the order of their start
-	nodes    []*simNode
-	byRef    map[zmsg.NodeRef]*simProc
-	lanes    map[simLaneKey]*simLane
-	blocked  map[[2]string]time.Duration // from and to: until when nothing gets through
-	open     int                         // requests that links wait for
-	requests uint64
+	calm      bool // no new faults
+	calmSince time.Duration
+	quiet     bool // no new requests of the clients
+	members   simMembers
+	store     simStore
+	oracle    simOracle
+	procs     []*simProc // in the order of their start
+	nodes     []*simNode
+	byRef     map[zmsg.NodeRef]*simProc
+	lanes     map[simLaneKey]*simLane
+	blocked   map[[2]string]time.Duration // from and to: until when nothing gets through
+	open      int                         // requests that links wait for
+	requests  uint64
 
 	broken  string
 	history func(format string, args ...any) // nil: nobody reads it
@@ -350,7 +351,7 @@ func (w *simWorld) finish() {
 		return
 	}
 	w.log("--- no more faults")
-	w.calm, w.quiet = true, true
+	w.calm, w.quiet, w.calmSince = true, true, w.now
 	w.cfg.netLoss, w.cfg.netSlow = 0, 0
 	w.cfg.readFails, w.cfg.writeFails, w.cfg.writeUnclear, w.cfg.slow, w.cfg.panics, w.cfg.unusable, w.cfg.ticks = 0, 0, 0, 0, 0, 0, 0
 	clear(w.blocked)

@@ -217,7 +217,7 @@ func (m *move) append(last *move) *move {
 
 // say tells the end of a move, when the lock is released.
 func (t *turn) say(m *move, r Route, err error) {
-	t.told = append(t.told, func() { m.then(r, err) })
+	t.ends = append(t.ends, func() { m.then(r, err) })
 }
 
 // moveOn begins the next transfer that was asked for, when what is carried out now is done. It is called whenever something was told to

@@ -19,7 +19,7 @@ type turn struct {
 	effects []entry.Effect
 	next    []follow // events that carrying out has led to
 	ended   []*call
-	told    []func()  // ends of transfers
+	ends    []func()  // what is told of transfers
 	touched []*object // may be at rest
 
 	asking *zmsg.Envelope // the answer to the question whether this node takes an object over, while the entry is told of it
@@ -63,13 +63,13 @@ func (t *turn) end() {
 		c.end()
 		t.ended[i] = nil
 	}
-	for i, f := range t.told {
+	for i, f := range t.ends {
 		f()
-		t.told[i] = nil
+		t.ends[i] = nil
 	}
 	clear(t.next)
 	t.sh, t.now, t.cur = nil, time.Time{}, nil
-	t.effects, t.next, t.ended, t.told, t.touched = t.effects[:0], t.next[:0], t.ended[:0], t.told[:0], t.touched[:0]
+	t.effects, t.next, t.ended, t.ends, t.touched = t.effects[:0], t.next[:0], t.ended[:0], t.ends[:0], t.touched[:0]
 	sh.set.turns.Put(t)
 }
 
@@ -89,9 +89,13 @@ func (t *turn) object(k zmsg.Key) *object {
 	o := objects.Get().(*object)
 	o.sh, o.key, o.kind = sh, cloneKey(k), sh.set.kinds[k.Type]
 	o.entry.Suspended = sh.set.suspended.Load()
+	last := sh.routes.lane(k, sh.set.seconds(t.time()))
 	if r, at, ok := sh.routes.get(k, sh.set.seconds(t.time())); ok {
 		o.at = at
 		o.entry.Route = r
+		if o.last = last; last != 0 {
+			o.entry.Lane = r
+		}
 		if sh.set.seconds(t.time())-at < sh.set.settingsOf(k).cacheSeconds() && !sh.set.dead(r.Owner) {
 			o.entry.Phase = entry.Cached
 		}
@@ -118,9 +122,18 @@ func (t *turn) putAway(o *object) {
 		return
 	}
 	delete(sh.objects, o.key)
-	if o.entry.Phase == entry.Cached {
+	switch lane := o.entry.Lane; {
+	case o.entry.Phase == entry.Cached:
 		sh.remember(o.key, o.entry.Route, o.at)
-	} else {
+		if o.entry.Lane != o.entry.Route {
+			o.last = 0
+		}
+		sh.routes.sent(o.key, o.last, sh.set.seconds(t.time()))
+	case !lane.Owner.IsZero() && o.last != 0: // what was sent by it may be on its way
+		sh.remember(o.key, lane, 0)
+		sh.routes.sent(o.key, o.last, sh.set.seconds(t.time()))
+		sh.expire(o.key)
+	default:
 		sh.routes.drop(o.key)
 	}
 	if o.orphans != nil {
@@ -230,6 +243,8 @@ func (t *turn) do(o *object, x *entry.Effect) {
 		t.run(o, x)
 	case entry.Forward:
 		t.forward(o, x)
+	case entry.Fence:
+		t.fence(o, x.Route)
 	case entry.Answer:
 		t.answer(o, x)
 	case entry.Ack:
@@ -310,6 +325,8 @@ func (t *turn) forward(o *object, x *entry.Effect) {
 		t.ended = append(t.ended, c)
 		return
 	}
+	o.last = t.sh.number()
+	c.sent = o.last
 	t.send(c)
 }
 

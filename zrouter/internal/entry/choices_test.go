@@ -27,7 +27,9 @@ func (s *search) choices() (normal, faults []choice) {
 			for n := range s.nodes {
 				if w.nodes[n].up {
 					add(&normal, fmt.Sprintf("request %d at n%d", r, n), func(s *search) {
-						s.w.asked[r] = true
+						if s.w.asked[r] = true; s.order {
+							s.w.askedAt[r] = uint8(n) + uint8(maxNodes*s.w.nodes[n].epoch)
+						}
 						s.tell(n, Event{Kind: Asked, Req: Req{ID: uint64(r), Durable: r == 1, Own: s.own && r == 0}})
 					})
 				}
@@ -39,7 +41,7 @@ func (s *search) choices() (normal, faults []choice) {
 			continue // one ordered stream
 		}
 		what := fmt.Sprintf("%s of %s to %s", m.op, refNames[m.from], refNames[m.to])
-		if m.op == Forward {
+		if m.op == Forward && !m.req.Fence {
 			what = fmt.Sprintf("request %d, %s", m.req.ID, what)
 		}
 		add(&normal, what+" arrives", func(s *search) {
@@ -76,6 +78,8 @@ func (s *search) deliver(m message) {
 	w := s.w
 	if !w.alive(m.to, m.toEpoch) {
 		switch sender := w.alive(m.from, m.fromEpoch); {
+		case m.op == Forward && m.req.Fence:
+			// Who sent it, or sent it on, learns that it is over.
 		case m.op == Forward && sender:
 			s.tell(m.from, Event{Kind: Undelivered, Req: m.req, Route: m.route})
 		case m.op == Forward:
@@ -88,7 +92,13 @@ func (s *search) deliver(m message) {
 	from := zmsg.NodeRef{ID: refNames[m.from], Epoch: m.fromEpoch}
 	switch m.op { //nolint:exhaustive // what is sent
 	case Forward:
+		if m.req.Fence && m.req.ID == fenceIDs+uint64(m.to) {
+			s.tell(m.to, Event{Kind: FenceOver}) // whoever drives the entry knows its own
+			return
+		}
 		s.tell(m.to, Event{Kind: Asked, Req: m.req})
+	case Fence: // it comes back
+		s.tell(m.to, Event{Kind: FenceOver, Route: m.route})
 	case Prepare:
 		s.tell(m.to, Event{Kind: PrepareAsked, From: from, Route: Route{from, m.route.Version}})
 	case TellPrepared:
@@ -268,6 +278,9 @@ func (s *search) nodeChoices(n int, add func(*[]choice, string, func(*search)), 
 			}
 		}
 	}
+	if node.e.Fencing && !w.fenceOf(n) {
+		add(normal, name+" learns that its fence is lost", func(s *search) { s.tell(n, Event{Kind: FenceOver}) })
+	}
 	if node.e.Phase == Freezing && node.e.Running > 0 {
 		fault(name+" is not quiet in time", &b.unquiet, func(s *search) {
 			s.spend(&s.w.budget.unquiet)
@@ -341,7 +354,9 @@ func (s *search) spend(n *uint8) {
 func (s *search) lose(n int) {
 	node := &s.w.nodes[n]
 	for _, r := range node.e.Queue {
-		s.w.fates[r.ID] = withNode
+		if !r.Fence {
+			s.w.fates[r.ID] = withNode
+		}
 	}
 	for _, h := range node.e.held {
 		s.w.fates[h.req.ID] = withNode
@@ -376,8 +391,41 @@ func (s *search) start(n int) {
 			s.fail("I5: requests %d and %d run at once", r.ID, o.started.ID)
 		}
 	}
+	if s.order {
+		w.began[r.ID] = true
+		for later := r.ID + 1; later < maxReqs; later++ {
+			if w.asked[later] && w.askedAt[later] == w.askedAt[r.ID] && w.began[later] && s.orderly() {
+				s.fail("I12: request %d starts on %s behind %d, which was asked for later at the same node", r.ID, refNames[n], later)
+			}
+		}
+	}
 	node.started = &r
 }
+
+// orderly reports that nothing has happened to the object but transfers to other nodes.
+func (s *search) orderly() bool {
+	b := &s.w.budget
+	return !s.w.given && b.crash == 1 && b.lapse == 1 && b.fail == 1 && b.readFail == 1 && b.leave == 1 && b.panics == 1 && b.told == 1 && b.drain == 1
+}
+
+// fenceOf reports whether the fence of a node is on its way.
+func (w *world) fenceOf(n int) bool {
+	id := fenceIDs + uint64(n)
+	for _, m := range w.flight {
+		if m.req.ID == id {
+			return true
+		}
+	}
+	for k := range w.nodes {
+		if slices.ContainsFunc(w.nodes[k].e.Queue, func(r Req) bool { return r.ID == id }) {
+			return true
+		}
+	}
+	return false
+}
+
+// fenceIDs are those of the fences, by node.
+const fenceIDs = 100
 
 // skipped tells the entry of a request that ended before it was started.
 func (s *search) skipped(n int) {

@@ -104,7 +104,12 @@ func (s *search) effect(n int, x Effect) {
 		node.loading, node.loaded = true, w.rec
 	case Run:
 		node.mailbox = append(node.mailbox, x.Req)
+	case Fence:
+		send(message{op: Forward, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route, req: Req{ID: fenceIDs + uint64(n), Fence: true, Hops: 1, Hint: x.Route.Version}})
 	case Forward:
+		if v := int(x.Route.Version); s.order && (v < 1 || v > len(w.owners) || w.owners[v-1] != x.Route.Owner) {
+			w.askedAt[x.Req.ID] = 200 + uint8(x.Req.ID) // by a placement: who asks before there is an owner has no order
+		}
 		send(message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route, req: x.Req})
 	case Prepare, TellPrepared, TellUnprepared:
 		m := message{op: x.Op, to: index(x.Route.Owner), toEpoch: x.Route.Owner.Epoch, route: x.Route}
@@ -130,6 +135,9 @@ func (s *search) effect(n int, x Effect) {
 			s.fail("%s ends a transfer twice", refNames[n])
 		}
 	case Answer:
+		if x.Req.Fence {
+			return // who sent it learns that it is lost
+		}
 		if x.Cause == Hops {
 			s.fail("I8: request %d has made %d hops", x.Req.ID, x.Req.Hops)
 		}
@@ -139,6 +147,11 @@ func (s *search) effect(n int, x Effect) {
 			s.end(x.Req, notExecuted)
 		}
 	case Ack:
+		if x.Req.Fence {
+			to := int(x.Req.ID - fenceIDs)
+			send(message{op: Fence, to: to, toEpoch: w.nodes[to].epoch, route: node.e.Route, req: Req{ID: x.Req.ID}})
+			return
+		}
 		s.end(x.Req, acked)
 		landed := w.rec.state>>x.Req.ID&1 == 1
 		if x.Req.Own {
@@ -193,6 +206,7 @@ func (s *search) apply(x *write) (landed bool) {
 		return r.wid == x.wid
 	}
 	own := func(o zmsg.NodeRef, v zmsg.RouteVersion) {
+		w.given = w.given || s.order && o.IsZero()
 		if !o.IsZero() || x.op == Release || x.op == Move {
 			w.owners = append(w.owners, o)
 			if int(v) != len(w.owners) {

@@ -15,6 +15,7 @@ type Phase uint8
 const (
 	Absent    Phase = iota // nothing is known, or what is known is too old
 	Cached                 // another node owns it
+	Turning                // another node owns it since lately: what was sent on to the one before has to arrive first
 	Reading                // the record is being read
 	Claiming               // a create or a claim is under way
 	Loading                // owned; the state is being made of the record
@@ -27,7 +28,7 @@ const (
 )
 
 var phaseNames = [...]string{
-	"absent", "cached", "reading", "claiming", "loading", "active", "checking", "releasing", "settling", "freezing", "moving",
+	"absent", "cached", "turning", "reading", "claiming", "loading", "active", "checking", "releasing", "settling", "freezing", "moving",
 }
 
 // String returns the phase's name in lower case, fit for a metric label.
@@ -49,6 +50,7 @@ type Req struct {
 	Make    bool              // with Own: and is created if it is not there, whatever the kind says
 	Look    bool              // it asks where the object is, and has nothing created or claimed
 	Again   bool              // it could not be delivered to the owner once
+	Fence   bool              // it asks for nothing: it ends when all that came before it has been taken by the owner
 }
 
 // held is a success that is not told yet.
@@ -80,6 +82,9 @@ type Entry struct {
 	Notify bool              // the target is given the state, else it loads when it is asked
 	Expect zmsg.RouteVersion // this node has agreed to take the object over under this version, and has not seen its record since
 
+	Lane    Route // by which requests were sent on that may not have arrived; no owner: none
+	Fencing bool  // a fence is on its way behind them
+
 	held    []held
 	rounds  uint8 // of reading and claiming for the requests that wait
 	reading bool  // a read is under way
@@ -89,7 +94,10 @@ type Entry struct {
 }
 
 // Admits reports whether a request would be run at once: what a driver may decide without Step.
-func (e *Entry) Admits() bool {
+func (e *Entry) Admits() bool { return e.open() && !e.Fencing }
+
+// open is Admits for what has not been overtaken: what came by the newest route.
+func (e *Entry) open() bool {
 	return e.Phase == Active && !e.Unknown && !e.Suspended && !e.Leaving && !e.TooOld
 }
 
@@ -138,7 +146,8 @@ const (
 	Overdue                 // what is not saved is older than allowed
 	Suspend                 // the lease is not valid any more
 	Resume                  // it is again, under the same epoch
-	Told                    // somebody says where the object lives (Route)
+	Told                    // somebody says where the object lives (Route; Last)
+	FenceOver               // a fence has passed, or is lost (Route: what it has met, if anything)
 	Undelivered             // a forwarded request (Req) has provably not arrived at Route
 	Expired                 // what is known about another's ownership is too old
 	Dirtied                 // the state was changed outside of a request
@@ -164,6 +173,7 @@ type Event struct {
 	Dirty     bool // the handler has changed the state
 	Unsavable bool // Failed: and will again, as long as the state is as it is
 	Target    zmsg.NodeRef
+	Last      bool // Told: by the answer to what was sent on last
 	Notify    bool
 	From      zmsg.NodeRef
 }
@@ -182,6 +192,7 @@ const (
 	Load                     // make the state of the record; ends as Loaded or LoadFailed
 	Run                      // have the object run Req; ends as Ran or Panicked, unless Drop comes first
 	Forward                  // send Req to Route.Owner, one hop further; may end as Undelivered
+	Fence                    // send a request with Req.Fence to Route.Owner, behind all that was sent to it; ends as FenceOver
 	Answer                   // refuse Req for Cause
 	Ack                      // tell the success of Req
 	Drop                     // drop the memory: what waits in its mailbox ends not executed, what runs ends unknown
@@ -196,7 +207,7 @@ const (
 )
 
 var opNames = [...]string{
-	"read", "create", "claim", "save", "release", "resolve", "load", "run", "forward", "answer", "ack", "drop",
+	"read", "create", "claim", "save", "release", "resolve", "load", "run", "forward", "fence", "answer", "ack", "drop",
 	"prepare", "move", "hint", "tell_prepared", "tell_unprepared", "load_given", "transfer_done", "transfer_not",
 }
 

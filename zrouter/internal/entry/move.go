@@ -143,10 +143,9 @@ func (s *step) hinted(ev *Event) {
 		return
 	}
 	switch s.Phase { //nolint:exhaustive // the others own it, under this version or another
-	case Absent, Cached, Reading:
+	case Absent, Cached, Turning, Reading:
 		if ev.Found && s.Expect == ev.Route.Version && !s.behind(ev.Route) {
-			s.Route, s.Rev, s.Phase, s.Expect = ev.Route, ev.Rev, Loading, 0
-			s.do(Effect{Op: LoadGiven})
+			s.own(ev, LoadGiven)
 			return
 		}
 		if s.Phase != Reading {

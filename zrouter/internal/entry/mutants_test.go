@@ -82,6 +82,10 @@ var mutants = []mutant{
 		}
 		return false
 	}},
+	{id: "I12", name: "a node takes a new route before what it sent by the old one has arrived", before: func(e *Entry, _ *Event) []Effect {
+		e.Lane = Route{}
+		return nil
+	}},
 	{id: "D13", name: "a wrong hop goes on by the route in memory", event: func(ev *Event, _ *Facts) bool {
 		if ev.Kind == Asked {
 			ev.Req.Hint = 0
@@ -118,6 +122,7 @@ func TestMutants(t *testing.T) {
 		for _, c := range []scope{
 			{nodes: 2, reqs: 2, faults: 1, onDemand: true},
 			{nodes: 2, reqs: 2, faults: 2, onDemand: true},
+			{nodes: 2, reqs: 3, faults: 1, onDemand: true, order: true},
 			{nodes: 3, reqs: 2, faults: 2, onDemand: true},
 		} {
 			if s, _ := c.search(t, m); s.broken != "" {

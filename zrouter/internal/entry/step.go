@@ -60,7 +60,7 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 		if s.Phase == Freezing {
 			s.thaw(Unavailable)
 		}
-		if s.Phase != Reading { // where another is to be asked
+		if s.Phase != Reading && s.Phase != Turning { // where another is to be asked
 			s.refuseAll(Unavailable)
 		}
 		if len(s.held) > 0 { // without a lease a write alone lets them be told
@@ -69,9 +69,9 @@ func (e *Entry) Step(f *Facts, ev *Event, out []Effect) []Effect {
 	case Resume:
 		s.resume()
 	case Told:
-		if s.Phase == Cached && ev.Route.Version > s.Route.Version && ev.Route.Owner != f.Self {
-			s.Route = ev.Route
-		}
+		s.told(ev)
+	case FenceOver:
+		s.passed(ev)
 	case Undelivered:
 		s.undelivered(ev)
 	case Expired:
@@ -100,7 +100,7 @@ func (s *step) asked(r Req) {
 	case Cached:
 		// Whoever was sent here and finds another owner has seen an older route than this node, or this node's is wrong: the
 		// record decides, so that two wrong routes never send a request to and fro.
-		if r.Own || r.Again || r.Hops > 0 && r.Hint >= s.Route.Version {
+		if s.doubts(r) {
 			s.wait(r)
 			s.look()
 			return
@@ -110,7 +110,7 @@ func (s *step) asked(r Req) {
 		switch {
 		case s.Suspended, s.TooOld && !r.Work: // work may make a state smaller that cannot be saved
 			s.answer(r, Unavailable)
-		case !s.Admits() && (!s.TooOld || s.Unknown || s.Leaving):
+		case !s.open() && (!s.TooOld || s.Unknown || s.Leaving), s.Fencing && r.Hint < s.Route.Version:
 			s.wait(r)
 		case r.Hint > s.Route.Version:
 			// Never give anything up because of a hint; nor serve before the record was looked at.
@@ -128,14 +128,22 @@ func (s *step) asked(r Req) {
 		s.wait(r)
 	case Reading:
 		s.wait(r)
+	case Turning:
+		s.wait(r)
+		if s.doubts(r) {
+			s.look()
+		}
 	}
 }
+
+// doubts reports that the record is to be read before r is sent on by the route.
+func (s *step) doubts(r Req) bool { return r.Own || r.Again || r.Hops > 0 && r.Hint >= s.Route.Version }
 
 // wait puts r behind the others.
 //
 //go:noinline
 func (s *step) wait(r Req) {
-	if len(s.Queue) >= s.f.MaxQueue {
+	if len(s.Queue) >= s.f.MaxQueue && !r.Fence {
 		s.answer(r, Busy)
 		return
 	}
@@ -262,17 +270,32 @@ func (s *step) decide(ev *Event) {
 		s.refuseAll(Unavailable)
 		s.Phase = Absent
 	default: // owned already, with nothing in memory, and no write under way
-		s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
-		s.Expect = 0 // from here on the record may be newer than what is on its way here
-		s.do(Effect{Op: Load})
+		s.own(ev, Load)
 	}
 }
 
-// cached makes r the route, and forwards what waits.
+// own has the state made in memory of what this node owns now.
+//
+//go:noinline
+func (s *step) own(ev *Event, load Op) {
+	s.Route, s.Rev, s.Phase = ev.Route, ev.Rev, Loading
+	s.Expect = 0 // from here on the record may be newer than what is on its way here
+	s.do(Effect{Op: load})
+	if !s.Lane.Owner.IsZero() { // what was sent on comes back here
+		s.sendFence()
+	}
+}
+
+// cached makes r the route, and forwards what waits: behind what was sent on by an older route, if anything was.
 //
 //go:noinline
 func (s *step) cached(r Route) {
 	s.Route, s.Phase = r, Cached
+	if s.Fencing || s.overtakes(r) {
+		s.Phase = Turning
+		s.sendFence()
+		return
+	}
 	for _, q := range s.take() {
 		s.forward(q, r)
 	}
@@ -286,6 +309,8 @@ func (s *step) place(ev *Event) {
 	wanted := ev.Route.Owner.ID == s.f.Self.ID && ev.Found
 	for _, q := range s.take() {
 		switch {
+		case q.Fence: // goes where the others go
+			s.Queue = append(s.Queue, q)
 		case !q.Look && (s.f.OnDemand || q.Own && (ev.Found || q.Make)):
 			s.Queue = append(s.Queue, q)
 			wanted = wanted || q.Own || q.Hops > 0 || s.f.Home == s.f.Self
@@ -331,6 +356,9 @@ func (s *step) forward(r Req, to Route) {
 	default:
 		r.Hops++
 		r.Hint = max(r.Hint, to.Version)
+		if to == s.Route && !r.Look && !r.Fence { // not a placement
+			s.Lane = to
+		}
 		s.do(Effect{Op: Forward, Req: r, Route: to})
 	}
 }
@@ -339,6 +367,9 @@ func (s *step) forward(r Req, to Route) {
 func (s *step) undelivered(ev *Event) {
 	if s.Phase == Cached && s.Route.Version == ev.Route.Version {
 		s.Phase = Absent
+	}
+	if s.Lane == ev.Route {
+		s.Lane = Route{} // nobody is there, or what was on its way is lost
 	}
 	r := ev.Req
 	r.Hops--
@@ -399,8 +430,12 @@ func (s *step) goOn() {
 		s.ackServed()
 	}
 	s.releaseIfIdle()
-	if s.Admits() {
+	if s.open() {
 		for _, q := range s.take() {
+			if s.Fencing && q.Hint < s.Route.Version {
+				s.Queue = append(s.Queue, q)
+				continue
+			}
 			s.run(q)
 		}
 	}
@@ -408,7 +443,7 @@ func (s *step) goOn() {
 
 //go:noinline
 func (s *step) run(r Req) {
-	if r.Own && !r.Work {
+	if r.Own && !r.Work || r.Fence {
 		s.do(Effect{Op: Ack, Req: r})
 		return
 	}

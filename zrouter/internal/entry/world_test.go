@@ -104,6 +104,9 @@ type world struct {
 	flight  []message
 	orphans []write // of nodes that died, or joined again
 	asked   [maxReqs]bool
+	askedAt [maxReqs]uint8 // at which node, and which start of it
+	began   [maxReqs]bool
+	given   bool // up, at least once
 	fates   [maxReqs]fate
 	ran     [maxReqs]uint8
 	wids    uint8
@@ -121,6 +124,7 @@ type search struct {
 	onDemand bool
 	skew     bool // node 2 always takes itself for the home
 	own      bool // request 0 asks to own
+	order    bool // it is checked that requests of one node are handled in the order in which they were asked for
 	faults   uint8
 	mutant   mutant
 	broken   string // the first promise that did not hold, and how that came about
@@ -204,7 +208,7 @@ func (e *enc) route(r Route) {
 
 func (e *enc) req(r Req) {
 	e.n(r.ID, uint64(r.Hint), uint64(r.Hops))
-	e.is(r.Durable, r.Own, r.Again)
+	e.is(r.Durable, r.Own, r.Again, r.Fence)
 }
 
 func (e *enc) reqs(l []Req) {
@@ -237,7 +241,8 @@ func (e *enc) entry(x *Entry) {
 	}
 	e.route(x.Route)
 	e.reqs(x.Queue)
-	e.is(x.Dirty, x.Writing, x.Unknown, x.Suspended, x.Leaving, x.TooOld, x.reading, x.again, x.resumed, x.bare, x.Moves, x.Notify)
+	e.is(x.Dirty, x.Writing, x.Unknown, x.Suspended, x.Leaving, x.TooOld, x.reading, x.again, x.resumed, x.bare, x.Moves, x.Notify, x.Fencing)
+	e.route(x.Lane)
 	e.node(x.Target)
 	e.n(uint64(x.Expect))
 	e.n(uint64(len(x.held)))
@@ -252,6 +257,7 @@ var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 // key tells worlds apart, by 128 bits of hash.
 func (w *world) key() [2]uint64 {
 	e := &enc{b: make([]byte, 0, 512), wids: make([]uint8, 0, 8), rev: w.rec.rev}
+	e.is(w.given)
 	e.record(w.rec)
 	for _, o := range w.owners {
 		e.node(o)
@@ -269,7 +275,8 @@ func (w *world) key() [2]uint64 {
 	}
 	for r := range w.fates {
 		e.n(uint64(w.fates[r]), uint64(w.ran[r]))
-		e.is(w.asked[r])
+		e.is(w.asked[r], w.began[r])
+		e.n(uint64(w.askedAt[r]))
 	}
 	b := w.budget
 	e.b = append(e.b, b.faults, b.crash, b.lapse, b.unknown, b.fail, b.readFail, b.leave, b.panics, b.expire, b.told, b.drain, b.move, b.unquiet, b.loss, b.unexpect)

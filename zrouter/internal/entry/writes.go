@@ -7,8 +7,7 @@ func (s *step) wrote(ev *Event) {
 	s.Writing, s.Unknown = false, false
 	switch s.Phase { //nolint:exhaustive // in the others no write is under way
 	case Claiming:
-		s.Route, s.Rev, s.Phase, s.Expect = ev.Route, ev.Rev, Loading, 0
-		s.do(Effect{Op: Load})
+		s.own(ev, Load)
 	case Releasing:
 		s.Rev, s.Route = ev.Rev, ev.Route
 		s.ackSaved()
