@@ -98,24 +98,8 @@ func (d *drainer) run(ctx context.Context) error {
 		}
 		d.address = n.Admin
 	}
-	if err := d.call(ctx, http.MethodPost, "/drain?node="+url.QueryEscape(d.node)); err != nil {
-		return fmt.Errorf("the node %q cannot be asked at %s: %w\n  where that is not its address from here: --admin, or admin.url in its settings", d.node, d.address, err)
-	}
-	fmt.Fprintf(d.env.Stdout, "%s drains\n", d.last.Node)
-	for said := ""; ; {
-		if line := progress(&d.last); line != said {
-			said = line
-			fmt.Fprintln(d.env.Stdout, line)
-		}
-		if d.objectsDone() {
-			break
-		}
-		if err := d.call(ctx, http.MethodGet, "/drain?wait=1s"); err != nil {
-			if ctx.Err() != nil {
-				return d.notOver()
-			}
-			return fmt.Errorf("the node does not answer any more, before its objects were elsewhere: %w", err)
-		}
+	if err := d.follow(ctx); err != nil {
+		return err
 	}
 	if err := d.gone(ctx); err != nil {
 		return err
@@ -127,9 +111,37 @@ func (d *drainer) run(ctx context.Context) error {
 	return nil
 }
 
+// follow asks for the drain, and prints how it goes until the node has no objects any more, or no time for them.
+func (d *drainer) follow(ctx context.Context) error {
+	res, err := d.call(ctx, http.MethodPost, "/drain?follow=1s&node="+url.QueryEscape(d.node))
+	if err != nil {
+		return fmt.Errorf("the node %q cannot be asked at %s: %w\n  where that is not its address from here: --admin, or admin.url in its settings", d.node, d.address, err)
+	}
+	defer res.Body.Close()
+	statuses := json.NewDecoder(res.Body)
+	for said := ""; ; {
+		err := statuses.Decode(&d.last)
+		switch {
+		case errors.Is(err, io.EOF) && d.objectsDone():
+			return nil
+		case err != nil && ctx.Err() != nil:
+			return d.notOver()
+		case err != nil:
+			return fmt.Errorf("the node does not answer any more, before its objects were elsewhere: %w", err)
+		}
+		if said == "" {
+			fmt.Fprintf(d.env.Stdout, "%s drains\n", d.last.Node)
+		}
+		if line := progress(&d.last); line != said {
+			said = line
+			fmt.Fprintln(d.env.Stdout, line)
+		}
+	}
+}
+
 // objectsDone reports that the node has no objects any more, or no time for them.
 func (d *drainer) objectsDone() bool {
-	return d.last.Step == znode.DrainClosing || d.last.Step == znode.DrainStopped || d.last.Objects != nil && d.last.Objects.Phase == "done"
+	return d.last.Objects == nil || d.last.Objects.Phase == "done"
 }
 
 func (d *drainer) notOver() error {
@@ -166,11 +178,15 @@ func (d *drainer) gone(ctx context.Context) error {
 			case !here:
 				return nil
 			}
-		} else if err := d.call(ctx, http.MethodGet, "/drain"); err != nil {
-			if ctx.Err() != nil {
+		} else {
+			res, err := d.call(ctx, http.MethodGet, "/drain")
+			switch {
+			case ctx.Err() != nil:
 				return d.notOver()
+			case err != nil: // it does not answer any more: that is what it was asked for
+				return nil
 			}
-			return nil // it does not answer any more: that is what it was asked for
+			_ = res.Body.Close() // what it says is not needed
 		}
 		t := time.NewTimer(100 * time.Millisecond)
 		select {
@@ -182,24 +198,18 @@ func (d *drainer) gone(ctx context.Context) error {
 	}
 }
 
-// call asks the admin port, and keeps the status that it answers.
-func (d *drainer) call(ctx context.Context, method, path string) error {
+// call asks the admin port; the caller closes the body. An answer that is no success is an error with what it says.
+func (d *drainer) call(ctx context.Context, method, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+d.address+path, http.NoBody)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // a kept connection would hold the node's end up
 	res, err := client.Do(req)
-	if err != nil {
-		return err
+	if err != nil || res.StatusCode/100 == 2 {
+		return res, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	if err != nil {
-		return err
-	}
-	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(body)))
-	}
-	return json.Unmarshal(body, &d.last)
+	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	return nil, errors.Join(fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(body))), err)
 }

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -125,27 +126,8 @@ func (n *Node) nodeNamed(id string) (zmsg.NodeRef, error) {
 	return zmsg.NodeRef{}, fmt.Errorf("there is no node %q; those that serve: %s", id, strings.Join(ids, " "))
 }
 
-// drainWait bounds ?wait=D of GET /drain: below what proxies and clients wait for.
-const drainWait = 25 * time.Second
-
-// serveDrain says how far the node's drain is. With ?wait=D it says so when the objects are elsewhere, or D is over.
-func (n *Node) serveDrain(w http.ResponseWriter, r *http.Request) {
-	if wait := r.URL.Query().Get("wait"); wait != "" {
-		d, err := time.ParseDuration(wait)
-		if err != nil || d < 0 {
-			writeText(w, http.StatusBadRequest, fmt.Sprintf("wait=%q: expected a span of time, such as 1s\n", wait))
-			return
-		}
-		t := time.NewTimer(min(d, drainWait))
-		defer t.Stop()
-		select {
-		case <-n.drain.moved:
-		case <-t.C:
-		case <-r.Context().Done():
-		}
-	}
-	writeJSON(w, http.StatusOK, n.DrainStatus())
-}
+// serveDrain says how far the node's drain is.
+func (n *Node) serveDrain(w http.ResponseWriter, r *http.Request) { n.answerDrain(w, r, http.StatusOK) }
 
 // startDrain has the node drain and stop, and says how far that is. With ?node=ID it does so only where that is this node: who found the
 // address somewhere may have another node's.
@@ -154,7 +136,55 @@ func (n *Node) startDrain(w http.ResponseWriter, r *http.Request) {
 		writeText(w, http.StatusMisdirectedRequest, fmt.Sprintf("this is node %q, not %q: nothing was done\n", n.Self().ID, id))
 		return
 	}
+	if _, err := followed(r); err != nil {
+		writeText(w, http.StatusBadRequest, err.Error()+"\n")
+		return
+	}
 	n.log.Info("somebody asks at the admin port that the node drains", "from", r.RemoteAddr)
 	n.AskDrain()
-	writeJSON(w, http.StatusAccepted, n.DrainStatus())
+	n.answerDrain(w, r, http.StatusAccepted)
+}
+
+// followed returns how often ?follow=D asks to be told; 0: once.
+func followed(r *http.Request) (time.Duration, error) {
+	text := r.URL.Query().Get("follow")
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 10*time.Millisecond {
+		return 0, fmt.Errorf("follow=%q: expected a span of time of at least 10ms, such as 1s", text)
+	}
+	return d, nil
+}
+
+// answerDrain answers the status. With ?follow=D it goes on to do so each D, a line of JSON each time, until the objects are elsewhere, or
+// their time is over: so that who follows has the last word, though the node stops soon afterwards.
+func (n *Node) answerDrain(w http.ResponseWriter, r *http.Request, status int) {
+	every, err := followed(r)
+	switch {
+	case err != nil:
+		writeText(w, http.StatusBadRequest, err.Error()+"\n")
+		return
+	case every == 0:
+		writeJSON(w, status, n.DrainStatus())
+		return
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	lines := json.NewEncoder(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(status)
+	for over := false; ; {
+		if lines.Encode(n.DrainStatus()) != nil || over || http.NewResponseController(w).Flush() != nil {
+			return // a reader that is gone needs no answer
+		}
+		select {
+		case <-n.drain.moved:
+			over = true
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
 }

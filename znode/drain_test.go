@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"zgame/examples/chat/chatpb"
 	"zgame/zclient"
@@ -100,9 +101,9 @@ func TestMoveByAdmin(t *testing.T) {
 	}
 }
 
-func statusOf(t *testing.T, n *znode.Node, query string) (s znode.DrainStatus) {
+func statusOf(t *testing.T, n *znode.Node) (s znode.DrainStatus) {
 	t.Helper()
-	status, body, _ := get(t, "http://"+n.AdminAddr()+"/drain"+query)
+	status, body, _ := get(t, "http://"+n.AdminAddr()+"/drain")
 	if err := json.Unmarshal([]byte(body), &s); err != nil || status != http.StatusOK {
 		t.Fatalf("%d %s: %v", status, body, err)
 	}
@@ -142,7 +143,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	session := cl.Session()
-	if s := statusOf(t, a, ""); s.Step != znode.DrainServing || s.Objects != nil || s.Node != a.Self() {
+	if s := statusOf(t, a); s.Step != znode.DrainServing || s.Objects != nil || s.Node != a.Self() {
 		t.Errorf("before: %+v", s)
 	}
 	base := "http://" + a.AdminAddr()
@@ -162,16 +163,26 @@ func TestDrain(t *testing.T) {
 		}
 		ran <- err
 	}()
-	for range 2 {
-		if status, body := post(t, base+"/drain?node=a"); status != http.StatusAccepted {
-			t.Errorf("%d %s", status, body)
-		}
+	if status, body := post(t, base+"/drain?follow=soon"); status != http.StatusBadRequest {
+		t.Errorf("%d %s", status, body)
 	}
+	if status, body := post(t, base+"/drain"); status != http.StatusAccepted {
+		t.Errorf("%d %s", status, body)
+	}
+	type answer struct {
+		status int
+		body   string
+	}
+	followed := make(chan answer, 1)
+	go func() { // ends with the drain
+		status, body := post(t, base+"/drain?node=a&follow=10ms")
+		followed <- answer{status, body}
+	}()
 	eventually(t, "all but one are moved", func() bool {
-		s := statusOf(t, a, "?wait=10ms")
+		s := statusOf(t, a)
 		return s.Objects != nil && s.Objects.Moved == ids-1
 	})
-	if s := statusOf(t, a, ""); s.Step != znode.DrainObjects || s.Objects.Phase != zrouter.DrainMoving || s.Objects.Left != 1 || s.Objects.To["b"] != ids-1 {
+	if s := statusOf(t, a); s.Step != znode.DrainObjects || s.Objects.Phase != zrouter.DrainMoving || s.Objects.Left != 1 || s.Objects.To["b"] != ids-1 {
 		t.Errorf("meanwhile: %+v %+v", s, s.Objects)
 	}
 	var members chatpb.Members
@@ -188,6 +199,13 @@ func TestDrain(t *testing.T) {
 	if err := <-ran; err != nil {
 		t.Errorf("it stops with %v", err)
 	}
+	f := <-followed
+	lines := strings.Split(strings.TrimSpace(f.body), "\n")
+	var last znode.DrainStatus
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || f.status != http.StatusAccepted || len(lines) < 2 ||
+		last.Objects == nil || last.Objects.Phase != zrouter.DrainDone || last.Objects.Moved != ids {
+		t.Errorf("who follows hears at last, %v, of %+v\n%s", err, last.Objects, f.body)
+	}
 	_ = cl.Close() // says that the gate has closed it
 	<-cl.Done()
 	s := a.DrainStatus()
@@ -201,4 +219,21 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	eventually(t, "it is gone", func() bool { return len(b.Nodes()) == 1 })
+}
+
+// A kind whose code lets its moves take longer than requests wait fails the start.
+func TestKindsMovesFitCalls(t *testing.T) {
+	t.Parallel()
+	cfg := newRig().config("a", znode.App{Name: "slow", Objects: func(n *znode.Node) []zrouter.AnyKind {
+		k := shelf(7, "shelf", n).(zrouter.Kind[*chatpb.Members])
+		k.Settings.QuiesceTimeout = 3 * time.Second
+		return []zrouter.AnyKind{k}
+	}})
+	n, err := znode.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Start(t.Context()); err == nil || !strings.Contains(err.Error(), `kind "shelf": quiesce_timeout 3s and twice store_timeout 4s: expected at most 10s together`) {
+		t.Errorf("it starts with %v", err)
+	}
 }

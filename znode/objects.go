@@ -55,7 +55,7 @@ func (n *Node) wireObjects() error {
 	n.objects.member.Store(n.member.Load())
 	n.objects.set, err = zrouter.New(zrouter.Config{
 		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Gates: n.sessions, Store: n.backends.Store,
-		Settings: s.Settings, KindSettings: set, Logger: n.log, Metrics: zmetrics.NewRouter(n.registry),
+		Settings: s.Settings, KindSettings: set, CallTimeout: n.cfg.Settings.Actors.AskTimeout, Logger: n.log, Metrics: zmetrics.NewRouter(n.registry),
 	}, hosted...)
 	return err
 }

@@ -3,6 +3,7 @@ package znode
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -304,6 +305,17 @@ func (s *Settings) Validate() error {
 	if err := s.Logic.Router.Validate(); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			fault("logic.router.%s", line)
+		}
+	}
+	if err := s.Logic.Router.FitCalls(s.Actors.AskTimeout); err != nil {
+		fault("logic.router: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Logic.Router.Kinds)) {
+		if k := s.Logic.Router.Kinds[name]; k.QuiesceTimeout != 0 {
+			k.StoreTimeout = s.Logic.Router.StoreTimeout
+			if err := k.FitCalls(s.Actors.AskTimeout); err != nil {
+				fault("logic.router.kinds.%s: %w", name, err)
+			}
 		}
 	}
 	atLeast("etcd.lease", s.Etcd.Lease, 2*time.Second)

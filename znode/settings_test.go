@@ -85,6 +85,25 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	}
 }
 
+// A request that waits while its object moves is to live to see the end of that.
+func TestMovesFitCalls(t *testing.T) {
+	for _, c := range []struct {
+		env  string
+		want string // "": no fault
+	}{
+		{"ZGAME_ACTORS_ASK_TIMEOUT=10s", ""},
+		{"ZGAME_ACTORS_ASK_TIMEOUT=9s", "logic.router: quiesce_timeout 2s and twice store_timeout 4s: expected at most 9s together"},
+		{"ZGAME_LOGIC_ROUTER_STORE_TIMEOUT=5s", "logic.router: quiesce_timeout 2s and twice store_timeout 5s: expected at most 10s"},
+		{"ZGAME_LOGIC_ROUTER_KINDS_ROOM_QUIESCE_TIMEOUT=3s", "logic.router.kinds.room: quiesce_timeout 3s"},
+		{"ZGAME_LOGIC_ROUTER_KINDS_ROOM_QUIESCE_TIMEOUT=1s", ""},
+	} {
+		_, err := LoadSettings("", []string{c.env})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", c.env, err, c.want)
+		}
+	}
+}
+
 func TestMissingFileIsNamed(t *testing.T) {
 	if _, err := LoadSettings("/no/such/file.yaml", nil); err == nil || !strings.Contains(err.Error(), "/no/such/file.yaml") {
 		t.Errorf("err %v", err)

@@ -54,6 +54,9 @@ type Config struct {
 	Settings     Settings
 	KindSettings map[string]Settings
 
+	// CallTimeout is how long requests wait that set no deadline; moves of objects are to be over by then (Settings.FitCalls). 0: not checked.
+	CallTimeout time.Duration
+
 	// Clock is what the set measures and waits by; that of the group. Defaults to package time.
 	Clock zactor.Clock
 	// Logger; nil discards.
@@ -196,6 +199,11 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 		k.set = cfg.Settings.merge(k.code).merge(cfg.KindSettings[k.name]).withDefaults()
 		if err := errors.Join(k.code.ofNode(), cfg.KindSettings[k.name].ofNode(), k.set.validate()); err != nil {
 			faults = append(faults, fmt.Errorf("zrouter: kind %q: %w", k.name, err))
+		}
+		if cfg.CallTimeout > 0 {
+			if err := k.set.FitCalls(cfg.CallTimeout); err != nil {
+				faults = append(faults, fmt.Errorf("zrouter: kind %q: %w", k.name, err))
+			}
 		}
 		for id, h := range k.handlers {
 			k.durable[id] = h.durable || k.set.Durable == On && !h.memory

@@ -87,7 +87,7 @@ type Settings struct {
 	DrainMovesPerNode int `yaml:"drain_moves_per_node" json:"drain_moves_per_node,omitempty" help:"of them to one node"`
 
 	// StoreTimeout is how long one call of the store may take. The outcome of a write that takes longer counts as unknown. Of the
-	// node alone. Defaults to 5 s.
+	// node alone. Defaults to 4 s: twice that and QuiesceTimeout fit the time-out of calls, see FitCalls.
 	StoreTimeout time.Duration `yaml:"store_timeout" json:"store_timeout,omitempty" help:"how long one call of the store may take"`
 	// StoreOps is how many calls of the store may be under way at once, 1 to 65536; others wait for their turn. Of the node alone.
 	// Defaults to 256.
@@ -104,7 +104,7 @@ func DefaultSettings() Settings {
 		SaveDelay: 5 * time.Second, MaxQueue: 1024, MaxQueueBytes: 1 << 20, MaxWaiting: 1 << 16, MaxWaitingBytes: 256 << 20, MaxRoutes: 1 << 20,
 		Durable: Off, ReleaseOnIdle: On, Remember: Off, RememberRate: 1000, DrainMoves: 64, DrainMovesPerNode: 16,
 		PrepareTimeout: time.Second, QuiesceTimeout: 2 * time.Second,
-		StoreTimeout: 5 * time.Second, StoreOps: 256,
+		StoreTimeout: 4 * time.Second, StoreOps: 256,
 	}
 }
 
@@ -229,6 +229,18 @@ func (s Settings) validate() error {
 	between("drain_moves", s.DrainMoves, 1, maxDrainMoves)
 	between("drain_moves_per_node", s.DrainMovesPerNode, 1, maxDrainMoves)
 	return errors.Join(faults...)
+}
+
+// FitCalls returns an error where a request that waits while its object moves would not live to see the end of that: what runs has
+// QuiesceTimeout to end, the write that moves the object StoreTimeout, and so has the target that has to read the record.
+// call is how long requests wait that set no deadline.
+func (s Settings) FitCalls(call time.Duration) error {
+	s = s.withDefaults()
+	if need := s.QuiesceTimeout + 2*s.StoreTimeout; need > call {
+		return fmt.Errorf("quiesce_timeout %s and twice store_timeout %s: expected at most %s together, the time-out of calls (actors.ask_timeout), but they are %s: "+
+			"requests that wait while their object moves would time out", s.QuiesceTimeout, s.StoreTimeout, call, need)
+	}
+	return nil
 }
 
 // ofNode names what k sets although only a node can: an error, since it would do nothing for a kind.

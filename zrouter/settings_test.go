@@ -43,7 +43,7 @@ remember: false
 remember_rate: 1000
 drain_moves: 64
 drain_moves_per_node: 16
-store_timeout: 5s
+store_timeout: 4s
 store_ops: 256`)
 	s := Settings{}.withDefaults()
 	got := regexp.MustCompile(`(?m) *# .*$`).ReplaceAllString(strings.TrimSpace(settings.Text(&s)), "")
@@ -182,5 +182,24 @@ func TestSettingsOfTheNode(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		v.Field(i).SetZero()
+	}
+}
+
+// A kind whose moves take longer than calls wait fails the start, also where its code says so.
+func TestMovesFitCalls(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		s    Settings
+		call time.Duration
+		fits bool
+	}{
+		{Settings{}, 10 * time.Second, true},
+		{Settings{}, 10*time.Second - 1, false},
+		{Settings{QuiesceTimeout: 100 * time.Millisecond, StoreTimeout: time.Second}, 2100 * time.Millisecond, true},
+		{Settings{QuiesceTimeout: 3 * time.Second}, 10 * time.Second, false},
+	} {
+		if err := c.s.FitCalls(c.call); (err == nil) != c.fits {
+			t.Errorf("%+v, calls of %v: %v", c.s, c.call, err)
+		}
 	}
 }

@@ -1,0 +1,63 @@
+package zcli
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"zgame/znode"
+)
+
+// A node of a cluster is drained by its name, found in discovery, or at its admin port; the others go on, and dev ends with its last node.
+func TestDrain(t *testing.T) {
+	started := newWatch("stop with Ctrl-C")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	code := make(chan int, 1)
+	go func() { // ends with ctx
+		code <- Run(ctx, Env{Name: "game", Stdout: started, Stderr: started}, znode.App{Name: "test"},
+			[]string{"dev", "--nodes", "2", "--data", t.TempDir(), "--gate", "127.0.0.1:0", "--admin", "127.0.0.1:0"})
+	}()
+	select {
+	case <-started.seen:
+	case c := <-code:
+		t.Fatalf("dev ended with %d:\n%s", c, started.text())
+	}
+	endpoints := regexp.MustCompile(`endpoints: \[?"?(http://[0-9a-z.:]+)`).FindStringSubmatch(started.text())
+	admins := regexp.MustCompile(`admin  http://(localhost:[0-9]+)/metrics`).FindAllStringSubmatch(started.text(), -1)
+	if endpoints == nil || len(admins) != 2 {
+		t.Fatalf("the banner:\n%s", started.text())
+	}
+	env := []string{"ZGAME_ETCD_ENDPOINTS=" + endpoints[1]}
+	for _, c := range []struct {
+		env  []string
+		args []string
+		code int
+		want []string
+	}{
+		{env, []string{"drain"}, 2, []string{"expected one NODE"}},
+		{env, []string{"drain", "n1", "n2"}, 2, []string{"expected one NODE"}},
+		{env, []string{"drain", "-h"}, 0, []string{"Exit code 0", "-admin", "-timeout"}},
+		{env, []string{"drain", "n9"}, 1, []string{`no node "n9"; it has [n1 n2]`}},
+		{env, []string{"drain", "n1", "--admin", admins[1][1]}, 1, []string{"421", `this is node "n2", not "n1": nothing was done`}},
+		{[]string{"ZGAME_ETCD_ENDPOINTS=http://127.0.0.1:1", "ZGAME_START_TIMEOUT=1s"}, []string{"drain", "n1"}, 1, []string{"etcd at http://127.0.0.1:1 is not there", "--config"}},
+		{env, []string{"drain", "n2"}, 0, []string{"n2@", "drains", "0 left", "has stopped"}},
+		{env, []string{"drain", "n2"}, 1, []string{`no node "n2"; it has [n1]`}},
+		{nil, []string{"drain", "n1", "--admin", admins[0][1]}, 0, []string{"n1@", "has stopped"}},
+	} {
+		got, out, errs := try(t, c.env, c.args...)
+		if got != c.code {
+			t.Errorf("%v: exit code %d, want %d\n%s%s", c.args, got, c.code, out, errs)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out+errs, want) {
+				t.Errorf("%v lacks %q:\n%s%s", c.args, want, out, errs)
+			}
+		}
+	}
+	if c := <-code; c != 0 || !strings.Contains(started.text(), "n2 has drained and stopped") {
+		t.Errorf("dev ended with %d:\n%s", c, started.text())
+	}
+}
