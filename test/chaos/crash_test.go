@@ -10,10 +10,10 @@ import (
 
 // A node is killed, and started again: at once, which takes its lists back, and when others have taken them over.
 func TestKillOwner(t *testing.T) {
-	w := newWorld(t, options{})
-	l := w.begin(8, 6, 4, pace)
-	l.served()
-	for range *rounds {
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		l := w.begin(8, 6, 4, pace)
+		l.served()
 		for _, atOnce := range []bool{true, false} {
 			n := l.owning()
 			n.die()
@@ -23,29 +23,31 @@ func TestKillOwner(t *testing.T) {
 			n.start()
 			l.served()
 		}
-	}
-	if l.check(t) < 2 {
-		t.Error("its lists have not been taken over")
-	}
+		if l.check(t) < 2 {
+			t.Error("its lists have not been taken over")
+		}
+	})
 }
 
 // What the oracles are worth: nodes that tell of a success before they have saved are found out by a crash.
 func TestKillOwnerThatTellsTooEarly(t *testing.T) {
-	w := newWorld(t, options{mutant: "memory"})
-	l := w.begin(8, 6, 0, pace)
-	l.served()
-	for range 3 {
-		wait(w.between(100*time.Millisecond, 400*time.Millisecond))
-		n := l.owning()
-		n.die()
-		n.start()
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{mutant: "memory"})
+		l := w.begin(8, 6, 0, pace)
 		l.served()
-	}
-	said, _ := l.judge(t)
-	faults := strings.Join(said, "\n")
-	for _, oracle := range []string{"linear:", "final:"} {
-		if !strings.Contains(faults, oracle) {
-			t.Errorf("the oracle %s says nothing of nodes that lose what they have acknowledged; all there is: %s", oracle, faults)
+		for range 3 {
+			wait(w.between(100*time.Millisecond, 400*time.Millisecond))
+			n := l.owning()
+			n.die()
+			n.start()
+			l.served()
 		}
-	}
+		said, _ := l.judge(t)
+		faults := strings.Join(said, "\n")
+		for _, oracle := range []string{"linear:", "final:"} {
+			if !strings.Contains(faults, oracle) {
+				t.Errorf("the oracle %s says nothing of nodes that lose what they have acknowledged; all there is: %s", oracle, faults)
+			}
+		}
+	})
 }

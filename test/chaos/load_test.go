@@ -46,7 +46,7 @@ type load struct {
 	last     map[string]int64  // when the last success of each list began; guarded by mu
 	asks     map[string][]*ask // of each client, in order; guarded by mu
 	failures []string          // the first requests that failed, in words; guarded by mu
-	failed   int               // guarded by mu
+	failed   map[zmsg.Code]int // how many, by code; guarded by mu
 	users    []*gateClient
 }
 
@@ -71,7 +71,7 @@ func (l *load) any() string { return l.keys[l.w.rng.IntN(len(l.keys))] }
 // begin has clients work on lists until end is called. Each waits up to pause between two operations.
 func (w *world) begin(lists, throughBus, throughGate int, pause time.Duration) *load {
 	w.t.Helper()
-	l := &load{w: w, pause: pause, fresh: w.opt.calm, stop: make(chan struct{}), last: map[string]int64{}, asks: map[string][]*ask{}}
+	l := &load{w: w, pause: pause, fresh: w.opt.calm, stop: make(chan struct{}), last: map[string]int64{}, asks: map[string][]*ask{}, failed: map[zmsg.Code]int{}}
 	for i := range lists {
 		l.keys = append(l.keys, fmt.Sprintf("list-%d", i))
 	}
@@ -162,7 +162,8 @@ func (l *load) note(op *oracle.Op, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.failed++; len(l.failures) < 10 {
+	l.failed[zmsg.CodeOf(err)]++
+	if len(l.failures) < 10 {
 		l.failures = append(l.failures, fmt.Sprintf("client %d, %s, entry %x: %v (%v)", op.Client, op.Key, op.Append, err, zmsg.OutcomeOf(err)))
 	}
 }
@@ -172,8 +173,8 @@ func (l *load) noFailures(t *testing.T) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.failed > 0 {
-		t.Errorf("%d requests failed without any fault, the first: %q", l.failed, l.failures)
+	if len(l.failed) > 0 {
+		t.Errorf("requests failed without any fault: %v; the first: %q", l.failed, l.failures)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -52,6 +53,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}))
+}
+
+// eachRound runs f as often as each fault is done, each time with a world of its own.
+func eachRound(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	for i := range *rounds {
+		t.Run(strconv.Itoa(i+1), f)
+	}
 }
 
 // outside builds the program and runs this test again within namespaces of network, mounts and processes. The kernel ends all that

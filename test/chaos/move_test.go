@@ -15,6 +15,9 @@ import (
 	"zgame/test/chaos/seam"
 )
 
+// moveTime is how long a move may take, with what was done to those who take part.
+const moveTime = 20 * time.Second
+
 // owner returns the node that owns the list, as its record says.
 func (w *world) owner(list string) *node {
 	w.t.Helper()
@@ -36,7 +39,7 @@ func (w *world) owner(list string) *node {
 
 // move has the list's owner move it.
 func (w *world) move(list string, from, to *node, more ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), moveTime)
 	defer cancel()
 	url := fmt.Sprintf("http://%s:9091/move?list=%s&to=%s%s", from.host.address, list, to.id, strings.Join(more, ""))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
@@ -77,33 +80,35 @@ func (w *world) another(n *node) *node {
 
 // Lists move to and fro under load: no request fails, and nothing is lost or doubled, nor any push.
 func TestMoves(t *testing.T) {
-	w := newWorld(t, options{calm: true})
-	l := w.begin(8, 6, 8, pace)
-	l.served()
-	for range 200 * *rounds {
-		key := l.any()
-		from := w.owner(key)
-		how := []string{"", "&notify=no"}[w.rng.IntN(2)]
-		if err := w.move(key, from, w.another(from), how); err != nil {
-			t.Errorf("moving %s: %v", key, err)
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{calm: true})
+		l := w.begin(8, 6, 8, pace)
+		l.served()
+		for range 200 {
+			key := l.any()
+			from := w.owner(key)
+			how := []string{"", "&notify=no"}[w.rng.IntN(2)]
+			if err := w.move(key, from, w.another(from), how); err != nil {
+				t.Errorf("moving %s: %v", key, err)
+			}
 		}
-	}
-	l.served()
-	l.check(t)
-	l.noFailures(t)
-	l.connected(t)
+		l.served()
+		l.check(t)
+		l.noFailures(t)
+		l.connected(t)
+	})
 }
 
 // Who takes part in a move is killed at each of its steps: the owner, the target, and the list's home, which is neither.
 func TestKillDuringMove(t *testing.T) {
-	w := newWorld(t, options{})
-	l := w.begin(8, 6, 4, pace)
-	l.served()
-	homes := map[string]*node{}
-	for _, k := range l.keys {
-		homes[k] = w.owner(k) // nobody has moved it yet
-	}
-	for range *rounds {
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		l := w.begin(8, 6, 4, pace)
+		l.served()
+		homes := map[string]*node{}
+		for _, k := range l.keys {
+			homes[k] = w.owner(k) // nobody has moved it yet
+		}
 		for _, step := range []struct {
 			seam.Step
 			atTarget bool
@@ -127,8 +132,8 @@ func TestKillDuringMove(t *testing.T) {
 				w.killAt(l, at, victim, from, to)
 			}
 		}
-	}
-	l.check(t)
+		l.check(t)
+	})
 }
 
 // killAt moves a list and kills the victim when the step is reached; it starts it again, at once or when others serve.

@@ -22,16 +22,16 @@ var cuts = []struct {
 
 // A node that hosts lists is cut off.
 func TestPartitions(t *testing.T) {
-	w := newWorld(t, options{})
-	l := w.begin(8, 6, 4, pace)
-	l.served()
-	for range *rounds {
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		l := w.begin(8, 6, 4, pace)
+		l.served()
 		for _, i := range w.rng.Perm(len(cuts)) {
 			c, n, d := cuts[i], l.owning(), w.between(lease*3/2, lease*5/2)
 			t.Logf("%s is cut off %s for %v", n.id, c.name, d)
 			n.cut(c.way, c.port, d)
 			l.served()
 		}
-	}
-	l.check(t)
+		l.check(t)
+	})
 }

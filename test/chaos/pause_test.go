@@ -10,24 +10,24 @@ import (
 // A node is stopped for longer than its lease, others take its lists over, and it goes on as if nothing had been: with requests in its
 // queues, answers and writes half done.
 func TestPauseOwner(t *testing.T) {
-	w := newWorld(t, options{})
-	l := w.begin(8, 6, 4, pace)
-	l.served()
-	for range *rounds {
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		l := w.begin(8, 6, 4, pace)
+		l.served()
 		l.owning().pause(w.between(2*lease, 2*lease+lease/2))
 		l.served()
 		l.owning().pause(w.between(lease/3, lease)) // about when it stops serving, and others may not yet
 		l.served()
-	}
-	l.check(t)
+		l.check(t)
+	})
 }
 
 // Two of three nodes are stopped at once, for times that overlap.
 func TestPauseTwo(t *testing.T) {
-	w := newWorld(t, options{})
-	l := w.begin(8, 6, 2, pace)
-	l.served()
-	for range *rounds {
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		l := w.begin(8, 6, 2, pace)
+		l.served()
 		first := w.any()
 		second := first
 		for second == first {
@@ -43,6 +43,6 @@ func TestPauseTwo(t *testing.T) {
 		first.pause(w.between(lease, 2*lease))
 		<-done
 		l.served()
-	}
-	l.check(t)
+		l.check(t)
+	})
 }

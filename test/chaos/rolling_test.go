@@ -11,18 +11,18 @@ import (
 // Three nodes are restarted one after the other, as a deploy does, while 200 clients use them through a gate that stays: nobody is
 // disconnected, no request fails, no push is lost, doubled or swapped.
 func TestRollingRestart(t *testing.T) {
-	w := newWorld(t, options{calm: true})
-	l := w.begin(40, 4, 200, time.Second)
-	l.served()
-	for range *rounds {
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{calm: true})
+		l := w.begin(40, 4, 200, time.Second)
+		l.served()
 		for _, n := range w.nodes {
 			n.restart()
 			l.served()
 		}
-	}
-	l.check(t)
-	l.noFailures(t)
-	l.connected(t)
+		l.check(t)
+		l.noFailures(t)
+		l.connected(t)
+	})
 }
 
 // restart is what a deploy does to a node.

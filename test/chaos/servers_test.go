@@ -7,10 +7,10 @@ import "testing"
 // The servers are killed, one after the other, and come back with their data: the bus, the store, and etcd for less and for more than the
 // lease, at the end of which no node serves.
 func TestServersAway(t *testing.T) {
-	w := newWorld(t, options{})
-	l := w.begin(8, 6, 4, pace)
-	l.served()
-	for range *rounds {
+	eachRound(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		l := w.begin(8, 6, 4, pace)
+		l.served()
 		w.bus.away(w.between(0, lease/2))
 		l.served()
 		w.store.away(w.between(0, lease))
@@ -19,6 +19,6 @@ func TestServersAway(t *testing.T) {
 		l.served()
 		w.etcd.away(w.between(lease*3/2, lease*5/2))
 		l.served()
-	}
-	l.check(t)
+		l.check(t)
+	})
 }

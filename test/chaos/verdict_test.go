@@ -46,8 +46,8 @@ func (l *load) judge(t *testing.T) (faults []string, moves uint64) {
 	for _, v := range last {
 		moves += v - 1
 	}
-	t.Logf("%d operations (%d ok, %d not executed, %d unknown), %d requests through the bus, %d executions, %d writes, %d changes of owner",
-		len(l.ops), outcomes[oracle.OK], outcomes[oracle.NotExecuted], outcomes[oracle.Unknown], len(ends), len(runs), len(writes), moves)
+	t.Logf("%d operations (%d ok, %d not executed, %d unknown), requests that failed on the way: %v, %d executions, %d writes, %d changes of owner",
+		len(l.ops), outcomes[oracle.OK], outcomes[oracle.NotExecuted], outcomes[oracle.Unknown], l.failed, len(runs), len(writes), moves)
 	return faults, moves
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -89,7 +90,7 @@ func newWorld(t *testing.T, opt options) *world {
 	t.Cleanup(func() {
 		w.killAll()
 		if t.Failed() {
-			t.Logf("seed %d", seed)
+			t.Logf("again: -chaos.seed=%d -chaos.rounds=%d -test.run='%s'", seed, *rounds, strings.ReplaceAll("^"+t.Name()+"$", "/", "$/^"))
 		}
 	})
 	w.bus = w.server("nats", busPort, "bus")
