@@ -48,6 +48,7 @@ type load struct {
 	failures []string          // the first requests that failed, in words; guarded by mu
 	failed   map[zmsg.Code]int // how many, by code; guarded by mu
 	users    []*gateClient
+	lists    oracle.Final // in the end
 }
 
 // ask is one request on its way: it counts how often it ends.
@@ -83,6 +84,9 @@ func (w *world) begin(lists, throughBus, throughGate int, pause time.Duration) *
 		n := throughBus + i + 1
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
 		c := w.dial(n)
+		if w.opt.calm {
+			c.watch(w.t, l.keys[i%lists])
+		}
 		l.users = append(l.users, c)
 		l.wg.Go(func() { l.work(n, r, c) })
 	}

@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	if _, err := fmt.Sscan(os.Getenv(seedEnv), &seed); err != nil {
 		panic(err)
 	}
-	if err := ownNetwork(); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos: the network of the test:", err)
+	if err := ownWorld(); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos: the namespaces of the test:", err)
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
@@ -77,7 +77,10 @@ func outside() int {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	bin := filepath.Join(dir, "node")
+	bin, tmp := filepath.Join(dir, "node"), filepath.Join(dir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		panic(err)
+	}
 	args := []string{"build", "-o", bin}
 	if *withRace {
 		args = append(args, "-race")
@@ -94,7 +97,7 @@ func outside() int {
 	}
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), binaryEnv+"="+bin, seedEnv+"="+fmt.Sprint(seed), "TMPDIR="+dir)
+	cmd.Env = append(os.Environ(), binaryEnv+"="+bin, seedEnv+"="+fmt.Sprint(seed), "TMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL,
 	}

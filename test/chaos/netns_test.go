@@ -14,17 +14,19 @@ import (
 	"testing"
 )
 
-// ownNetwork makes the namespaces that the test was started in its own: what is mounted is not seen outside, names of network
-// namespaces stand in a directory of its own.
-func ownNetwork() error {
+// ownWorld makes the namespaces that the test was started in its own: what is mounted is not seen outside, names of network
+// namespaces and all files are in memory, and go with the namespaces.
+func ownWorld() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("mounts: %w", err)
 	}
 	if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("/proc: %w", err)
 	}
-	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
-		return fmt.Errorf("/run: %w", err)
+	for _, dir := range []string{"/run", os.TempDir()} { // what the test writes goes with it
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
 	}
 	return run("ip", "link", "set", "lo", "up")
 }

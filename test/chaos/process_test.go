@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,12 +29,16 @@ type process struct {
 
 	mu    sync.Mutex
 	lines []string // the last that it printed; guarded by mu
+	wrong []string // lines that no process may print; guarded by mu
 
 	done chan struct{} // closed when it has ended
 	code int           // its exit code, after done; -1: a signal
 }
 
 const keptLines = 400
+
+// noProcessPrints is what no process may print, whatever is done to it.
+var noProcessPrints = regexp.MustCompile(`^(panic:|fatal error:|WARNING: DATA RACE)`)
 
 // start runs the program on h with args. It is killed with the world.
 func (w *world) start(h *host, name string, env []string, args ...string) *process {
@@ -52,6 +57,9 @@ func (w *world) start(h *host, name string, env []string, args ...string) *proce
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			p.mu.Lock()
+			if noProcessPrints.MatchString(lines.Text()) {
+				p.wrong = append(p.wrong, lines.Text())
+			}
 			if p.lines = append(p.lines, lines.Text()); len(p.lines) > 2*keptLines {
 				p.lines = append([]string(nil), p.lines[keptLines:]...)
 			}
@@ -76,6 +84,9 @@ func (w *world) start(h *host, name string, env []string, args ...string) *proce
 func (w *world) killAll() {
 	for _, p := range w.started {
 		p.kill()
+		if len(p.wrong) > 0 {
+			w.t.Errorf("%s printed %q", p.name, p.wrong)
+		}
 		if w.t.Failed() {
 			w.t.Logf("%s printed last:\n%s", p.name, p.printed())
 		}

@@ -16,7 +16,7 @@ func TestRollingRestart(t *testing.T) {
 		l := w.begin(40, 4, 200, time.Second)
 		l.served()
 		for _, n := range w.nodes {
-			n.restart()
+			n.restart(w.rng.IntN(2) == 0)
 			l.served()
 		}
 		l.check(t)
@@ -25,10 +25,14 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// restart is what a deploy does to a node.
-func (n *node) restart() {
+// restart is what a deploy does to a node: it is told to drain, by a signal or at its admin port.
+func (n *node) restart(bySignal bool) {
 	n.w.t.Helper()
-	n.send(syscall.SIGTERM)
+	if bySignal {
+		n.send(syscall.SIGTERM)
+	} else if err := post("http://" + n.host.address + ":9090/drain"); err != nil {
+		n.w.t.Error(err)
+	}
 	if code := n.exit(); code != 0 {
 		n.w.t.Errorf("%s ended with code %d; it printed:\n%s", n.id, code, n.printed())
 	}

@@ -20,6 +20,7 @@ func (l *load) judge(t *testing.T) (faults []string, moves uint64) {
 	w := l.w
 	ends := l.end(t)
 	final := l.final(t)
+	l.lists = final
 	runs, faults, err := notes.Read(w.dir)
 	if err != nil {
 		t.Fatal(err)

@@ -323,7 +323,52 @@ func (x *Content) GetVersion() uint64 {
 	return 0
 }
 
-// Added is pushed to the session whose Append ran.
+// Watch binds the session to the list: it is pushed what is added from now on. The answer is what is there.
+type Watch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	List          string                 `protobuf:"bytes,1,opt,name=list,proto3" json:"list,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Watch) Reset() {
+	*x = Watch{}
+	mi := &file_chaos_chaos_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Watch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Watch) ProtoMessage() {}
+
+func (x *Watch) ProtoReflect() protoreflect.Message {
+	mi := &file_chaos_chaos_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Watch.ProtoReflect.Descriptor instead.
+func (*Watch) Descriptor() ([]byte, []int) {
+	return file_chaos_chaos_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Watch) GetList() string {
+	if x != nil {
+		return x.List
+	}
+	return ""
+}
+
+// Added is pushed to the sessions that watch.
 type Added struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	List          string                 `protobuf:"bytes,1,opt,name=list,proto3" json:"list,omitempty"`
@@ -334,7 +379,7 @@ type Added struct {
 
 func (x *Added) Reset() {
 	*x = Added{}
-	mi := &file_chaos_chaos_proto_msgTypes[5]
+	mi := &file_chaos_chaos_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -346,7 +391,7 @@ func (x *Added) String() string {
 func (*Added) ProtoMessage() {}
 
 func (x *Added) ProtoReflect() protoreflect.Message {
-	mi := &file_chaos_chaos_proto_msgTypes[5]
+	mi := &file_chaos_chaos_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -359,7 +404,7 @@ func (x *Added) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Added.ProtoReflect.Descriptor instead.
 func (*Added) Descriptor() ([]byte, []int) {
-	return file_chaos_chaos_proto_rawDescGZIP(), []int{5}
+	return file_chaos_chaos_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Added) GetList() string {
@@ -399,7 +444,9 @@ const file_chaos_chaos_proto_rawDesc = "" +
 	"\x03len\x18\x01 \x01(\x04R\x03len\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\x04R\x04hash\x12\x10\n" +
 	"\x03ops\x18\x03 \x03(\x06R\x03ops\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\x04R\aversion:\x05\xe0\xe0\x18\x8c'\"2\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion:\x05\xe0\xe0\x18\x8c'\"(\n" +
+	"\x05Watch\x12\x18\n" +
+	"\x04list\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04list:\x05\xe0\xe0\x18\x8e'\"2\n" +
 	"\x05Added\x12\x12\n" +
 	"\x04list\x18\x01 \x01(\tR\x04list\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\x06R\x02op:\x05\xe0\xe0\x18\x8d'B\x1aZ\x18zgame/test/chaos/chaospbb\x06proto3"
@@ -416,14 +463,15 @@ func file_chaos_chaos_proto_rawDescGZIP() []byte {
 	return file_chaos_chaos_proto_rawDescData
 }
 
-var file_chaos_chaos_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_chaos_chaos_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_chaos_chaos_proto_goTypes = []any{
 	(*List)(nil),     // 0: zgame.chaos.List
 	(*Append)(nil),   // 1: zgame.chaos.Append
 	(*Appended)(nil), // 2: zgame.chaos.Appended
 	(*Read)(nil),     // 3: zgame.chaos.Read
 	(*Content)(nil),  // 4: zgame.chaos.Content
-	(*Added)(nil),    // 5: zgame.chaos.Added
+	(*Watch)(nil),    // 5: zgame.chaos.Watch
+	(*Added)(nil),    // 6: zgame.chaos.Added
 }
 var file_chaos_chaos_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -444,7 +492,7 @@ func file_chaos_chaos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chaos_chaos_proto_rawDesc), len(file_chaos_chaos_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

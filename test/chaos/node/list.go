@@ -5,7 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"log/slog"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -33,8 +33,10 @@ func (l *lists) kind() zrouter.AnyKind {
 	}
 	return zrouter.Kind[*chaospb.List]{
 		Type: chaospb.ListType, Name: "list", Version: 1,
-		Create:       func(zmsg.Key) (*chaospb.List, error) { return &chaospb.List{}, nil },
-		Handlers:     []zrouter.Handler[*chaospb.List]{zrouter.Handle(l.add, zrouter.FromClients()), zrouter.Handle(l.read, zrouter.FromClients())},
+		Create: func(zmsg.Key) (*chaospb.List, error) { return &chaospb.List{}, nil },
+		Handlers: []zrouter.Handler[*chaospb.List]{
+			zrouter.Handle(l.add, zrouter.FromClients()), zrouter.Handle(l.read, zrouter.FromClients()), zrouter.Handle(l.watch, zrouter.FromClients()),
+		},
 		OnHandoff:    l.handoff,
 		OnAdopt:      l.adopt,
 		OnActivate:   func(c *listContext) error { l.seam.Reach(seam.Activate, c.Key().ID); return nil },
@@ -52,10 +54,8 @@ func (l *lists) add(c *listContext, req *chaospb.Append) (*chaospb.Appended, err
 	}
 	s.Ops, s.Hash = append(s.Ops, op), oracle.Chain(s.GetHash(), op)
 	c.Dirty()
-	if session := c.Session(); !session.IsZero() {
-		if err := c.Push(session, &chaospb.Added{List: c.Key().ID, Op: op}); err != nil {
-			slog.New(slog.NewTextHandler(os.Stderr, nil)).Warn("a push is not sent", "err", err)
-		}
+	if err := c.PushAll(&chaospb.Added{List: c.Key().ID, Op: op}); err != nil {
+		fmt.Fprintln(os.Stderr, "a push is not sent:", err) // a client that misses it says so
 	}
 	return &chaospb.Appended{Len: uint64(len(s.GetOps())), Hash: s.GetHash(), Version: version}, nil
 }
@@ -67,6 +67,13 @@ func (l *lists) read(c *listContext, req *chaospb.Read) (*chaospb.Content, error
 		answer.Ops = slices.Clone(s.GetOps())
 	}
 	return answer, nil
+}
+
+func (l *lists) watch(c *listContext, _ *chaospb.Watch) (*chaospb.Content, error) {
+	if err := c.Bind(c.Session()); err != nil {
+		return nil, err
+	}
+	return l.read(c, &chaospb.Read{})
 }
 
 // handoff gives the new owner the hash of the list to see that it gets just that.
