@@ -163,7 +163,7 @@ func (s *ManagerSet) abandon(err error) (resident []zmsg.Key) {
 			clear(o.calls)
 			if o.res != nil {
 				resident = append(resident, o.key)
-				t.drop(o, false)
+				t.drop(o, false, zmsg.NodeRef{})
 			}
 			o.inert = true
 			delete(sh.objects, o.key)

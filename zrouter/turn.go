@@ -256,7 +256,7 @@ func (t *turn) do(o *object, x *entry.Effect) {
 			t.ended = append(t.ended, c)
 		}
 	case entry.Drop:
-		t.drop(o, x.Saved)
+		t.drop(o, x.Saved, x.Route.Owner)
 	case entry.Prepare:
 		t.prepare(o, x)
 	case entry.Hint:
@@ -451,8 +451,8 @@ func (t *turn) load(o *object) {
 	})
 }
 
-// drop ends the residence.
-func (t *turn) drop(o *object, saved bool) {
+// drop ends the residence; owner has the object now.
+func (t *turn) drop(o *object, saved bool, owner zmsg.NodeRef) {
 	res := o.res
 	o.res = nil
 	if res == nil {
@@ -466,7 +466,7 @@ func (t *turn) drop(o *object, saved bool) {
 	switch {
 	case res.crashed:
 		res.why = Panicked
-	case saved && o.entry.Phase == entry.Moving && !o.entry.Route.Owner.IsZero():
+	case saved && !owner.IsZero() && !t.sh.set.self.Is(owner):
 		res.why = Moved
 	case saved, res.resting:
 		res.why = Released

@@ -67,16 +67,17 @@ func key(id string) zmsg.Key { return zmsg.Key{Type: 7, ID: id} }
 
 // world is some nodes in one process, with links that need no bus.
 type world struct {
-	t     testing.TB
-	db    *memstore.Store
-	mu    sync.RWMutex
-	nodes map[zmsg.NodeRef]*testNode
-	order []*testNode // as they were started
-	snap  atomic.Pointer[zdiscovery.Snapshot]
-	epoch uint64
-	kv    zstore.Store  // of nodes that start; nil: memory
-	link  zrouter.Link  // of nodes that start; nil: that of the world
-	lease time.Duration // of nodes that start; 0: for ever
+	t       testing.TB
+	db      *memstore.Store
+	mu      sync.RWMutex
+	nodes   map[zmsg.NodeRef]*testNode
+	order   []*testNode // as they were started
+	snap    atomic.Pointer[zdiscovery.Snapshot]
+	epoch   uint64
+	kv      zstore.Store  // of nodes that start; nil: memory
+	link    zrouter.Link  // of nodes that start; nil: that of the world
+	lease   time.Duration // of nodes that start; 0: for ever
+	ordered bool          // nodes that start keep the order of what they send each other
 }
 
 type testNode struct {
@@ -116,6 +117,9 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 	link := w.link
 	if link == nil {
 		link = n
+		if w.ordered {
+			link = &lanes{n: n, to: make(map[zmsg.NodeRef]*lane)}
+		}
 	}
 	store := w.kv
 	if store == nil {

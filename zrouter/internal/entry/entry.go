@@ -195,7 +195,7 @@ const (
 	Fence                    // send a request with Req.Fence to Route.Owner, behind all that was sent to it; ends as FenceOver
 	Answer                   // refuse Req for Cause
 	Ack                      // tell the success of Req
-	Drop                     // drop the memory: what waits in its mailbox ends not executed, what runs ends unknown
+	Drop                     // drop the memory, Route.Owner has the object now: what waits in its mailbox ends not executed, what runs ends unknown
 	Prepare                  // ask Route.Owner whether it can take the object over; ends as Prepared or Unprepared
 	Move                     // write the memory, and that Target owns it; ends as one of the four of writes
 	Hint                     // tell Route.Owner that it owns the object, and the state of Rev; in front of what is forwarded to it from now on

@@ -394,7 +394,7 @@ func (s *step) fence() {
 //go:noinline
 func (s *step) forget(saved bool) {
 	if !s.bare {
-		s.do(Effect{Op: Drop, Saved: saved})
+		s.do(Effect{Op: Drop, Saved: saved, Route: s.Route})
 	}
 	for _, h := range s.held {
 		s.answer(h.req, Lost)
