@@ -49,8 +49,9 @@ type boundObject struct {
 	held     []heldPush          // in the order of their numbers
 	bytes    int                 // of held
 	timer    *time.Timer
-	waitID   uint64 // of the timer that counts
-	gone     bool   // out of the table
+	waitID   uint64      // of the timer that counts
+	lost     *time.Timer // until the clients are told that nobody has the object
+	gone     bool        // out of the table
 }
 
 // heldPush is a push that waits for those before it.
@@ -149,10 +150,14 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 
 // rebindLocked takes note of an owner's version and last number, for the sessions that o has already; false where it is none any more.
 func (t *boundObjects) rebindLocked(o *boundObject, b *zmsg.Binding) bool {
-	ok, h := o.order.bind(b.Version, b.Last, b.Since)
+	ok, h := o.order.bind(b.Version, b.Last, b.Since, b.Again)
 	switch {
 	case !ok:
 		return false
+	default:
+		t.foundLocked(o)
+	}
+	switch {
 	case h.is:
 		t.holeLocked(o, h)
 	default:
@@ -223,8 +228,8 @@ func (g *Gate) Unbind(b *zmsg.Binding) error {
 	return nil
 }
 
-// Lost says that an object has left its owner's memory, and that nobody has it from there: its clients are told that something may be missing.
-// What they send goes to it still, wherever it is then. Errors: ErrOldOwner, ErrWrongGate.
+// Lost says that an object has left its owner's memory, and that nobody has it from there: its clients are told that something may be missing,
+// unless a new owner binds them within PushWait. What they send goes to it still, wherever it is then. Errors: ErrOldOwner, ErrWrongGate.
 func (g *Gate) Lost(b *zmsg.Binding) error {
 	if !g.self.Is(b.Gate) {
 		return ErrWrongGate
@@ -242,8 +247,7 @@ func (g *Gate) Lost(b *zmsg.Binding) error {
 	return nil
 }
 
-// OwnerLost says that a node is gone: as Lost for all objects that it owned. Those that it has handed over have another owner by now, or
-// will have: then their clients are told of nothing but what is missing.
+// OwnerLost says that a node is gone: as Lost for all objects that it owned.
 func (g *Gate) OwnerLost(n zmsg.NodeRef) {
 	for i := range g.objects.shards {
 		sh := &g.objects.shards[i]
@@ -268,10 +272,28 @@ func (t *boundObjects) lostLocked(o *boundObject) {
 		return
 	}
 	o.owner = zmsg.Address{}
-	if o.order.waits() {
-		t.giveUpLocked(o)
+	var timer *time.Timer
+	timer = time.AfterFunc(t.g.cfg.PushWait, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.lost != timer || o.gone {
+			return
+		}
+		o.lost = nil
+		if o.order.waits() {
+			t.giveUpLocked(o)
+		}
+		t.tellLocked(o, 0)
+	})
+	o.lost = timer
+}
+
+// foundLocked takes lostLocked back: it has an owner.
+func (t *boundObjects) foundLocked(o *boundObject) {
+	if o.lost != nil {
+		o.lost.Stop()
+		o.lost = nil
 	}
-	t.tellLocked(o, 0)
 }
 
 // BoundKey returns the object of a type that a session is bound to, the last one where it is to several.
@@ -314,6 +336,7 @@ func (t *boundObjects) leave(o *boundObject, s *Session) (owner zmsg.Address, th
 		}
 		o.held = nil
 		t.stopLocked(o)
+		t.foundLocked(o)
 	}
 	return o.owner, true
 }

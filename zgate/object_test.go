@@ -287,7 +287,7 @@ func TestHeldPushesAreBounded(t *testing.T) {
 
 // An owner that is lost is told to the clients, whose messages go to the object still; the next owner begins anew.
 func TestOwnerLost(t *testing.T) {
-	r, ends := bindRig(t)
+	r, ends := bindRig(t, func(c *Config) { c.PushWait = 10 * time.Millisecond })
 	c, other := r.login("ann"), r.login("bob")
 	must(t, r.Bind(binding(owner1, 0, c.ref())))
 	b := binding(owner2, 0, other.ref())
@@ -317,6 +317,43 @@ func TestOwnerLost(t *testing.T) {
 	if n := len(ends.of(owner1)) + len(ends.of(owner2)); n != 0 {
 		t.Errorf("%d were told of the end", n)
 	}
+}
+
+// An object whose owner is gone, and that has another one by then, or soon: its clients are told nothing.
+func TestOwnerLostThatHasHandedOver(t *testing.T) {
+	r, _ := bindRig(t, func(c *Config) { c.PushWait = time.Hour })
+	c := r.login("ann")
+	must(t, r.Bind(binding(owner1, 0, c.ref())))
+	must(t, r.objectPush(c.ref(), 1, 1))
+	r.OwnerLost(owner1.Node)
+	must(t, r.Bind(binding(owner2, 1, c.ref())))
+	r.OwnerLost(owner1.Node)
+	if o := r.objects.get(roomKey); o.lost != nil || o.owner != owner2 {
+		t.Errorf("lost: %v, owner %v", o.lost != nil, o.owner)
+	}
+	must(t, r.objectPush(c.ref(), 2, 2))
+	c.wantPush(1, 1)
+	c.wantPush(2, 2)
+}
+
+// An owner that has forgotten how far it was begins to count again: nothing is taken for a double, and the clients are told.
+func TestCountBeginsAgain(t *testing.T) {
+	r, _ := bindRig(t)
+	c := r.login("ann")
+	must(t, r.Bind(binding(owner1, 0, c.ref())))
+	for n := range uint64(3) {
+		must(t, r.objectPush(c.ref(), 1, n+1))
+		c.wantPush(1, n+1)
+	}
+	again := binding(owner1, 0, c.ref())
+	again.Again = true
+	must(t, r.Bind(again)) // says nothing of the count
+	must(t, r.objectPush(c.ref(), 1, 4))
+	c.wantPush(1, 4)
+	must(t, r.Bind(binding(owner1, 0, c.ref())))
+	c.wantGap(0)
+	must(t, r.objectPush(c.ref(), 1, 1))
+	c.wantPush(1, 1)
 }
 
 // A session may be bound to several objects; its messages go to the one of the kind that was bound last. One above the limit is told of as ended.
@@ -380,7 +417,10 @@ func TestBindingsOfOtherNodes(t *testing.T) {
 		err     error
 	}
 	acks := make(chan ack, 10)
-	r, _ := bindRig(t, func(c *Config) { c.Ack = func(_ zmsg.NodeRef, request uint64, err error) { acks <- ack{request, err} } })
+	r, _ := bindRig(t, func(c *Config) {
+		c.PushWait = time.Hour
+		c.Ack = func(_ zmsg.NodeRef, request uint64, err error) { acks <- ack{request, err} }
+	})
 	c := r.login("ann")
 	request := uint64(0)
 	op := func(op wirepb.SessionOp, b *zmsg.Binding, body []byte) error {
@@ -419,7 +459,9 @@ func TestBindingsOfOtherNodes(t *testing.T) {
 		t.Errorf("a body that is none: %v", err)
 	}
 	must(t, op(wirepb.SessionOp_SESSION_OP_LOST, binding(owner2, 0), nil))
-	c.wantGap(0)
+	if o := r.objects.get(roomKey); o.lost == nil {
+		t.Error("it is not lost")
+	}
 	must(t, op(wirepb.SessionOp_SESSION_OP_UNBIND, binding(owner2, 0, c.ref()), nil))
 	if _, ok := r.BoundKey(c.ref(), 2); ok {
 		t.Error("it is bound still")

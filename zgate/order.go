@@ -45,14 +45,17 @@ func newOrder(b *zmsg.Binding) order {
 	return o
 }
 
-// bind says what follows when an owner tells its version, its last number, and since which owner the count goes. ok is false for an owner that
-// is none any more.
-func (o *order) bind(version zmsg.RouteVersion, last uint64, since zmsg.RouteVersion) (ok bool, h hole) {
+// bind says what follows when an owner tells its version, its last number, and since which owner the count goes; again: it has told so
+// before, and the number is of then. ok is false for an owner that is none any more.
+func (o *order) bind(version zmsg.RouteVersion, last uint64, since zmsg.RouteVersion, again bool) (ok bool, h hole) {
 	switch {
 	case version < o.version:
 		return false, h
 	case version == o.version:
 		switch {
+		case !again && last < max(o.have, o.from): // it has forgotten how far it was
+			h = hole{is: true, anew: true}
+			o.since, o.from, o.have = version, last, last
 		case since > o.since: // its bind was lost, and a push has told of it
 			h = hole{is: true}
 			o.since = since
@@ -77,7 +80,7 @@ func (o *order) bind(version zmsg.RouteVersion, last uint64, since zmsg.RouteVer
 // push says what becomes of a push, and takes note of one that passes.
 func (o *order) push(version zmsg.RouteVersion, n uint64) (v verdict, h hole) {
 	if version > o.version { // its bind was lost, and with it what is to be waited for
-		_, h = o.bind(version, n-1, version)
+		_, h = o.bind(version, n-1, version, false)
 	}
 	switch {
 	case version < o.since, version < o.version && (!o.waits() || n > o.from):

@@ -18,6 +18,8 @@ type lane struct {
 	version zmsg.RouteVersion
 	ops     []laneOp
 	at      int
+	last    uint64 // of its bind
+	since   zmsg.RouteVersion
 }
 
 type laneOp struct {
@@ -70,9 +72,9 @@ func (r *boundRig) end() {
 	}
 }
 
-func (r *boundRig) bind(version zmsg.RouteVersion, last uint64, since zmsg.RouteVersion) error {
+func (r *boundRig) bind(version zmsg.RouteVersion, last uint64, since zmsg.RouteVersion, again bool) error {
 	b := r.b
-	b.Version, b.Last, b.Base, b.Since = version, last, last, since
+	b.Version, b.Last, b.Base, b.Since, b.Again = version, last, last, since, again
 	return r.Bind(&b)
 }
 
@@ -148,6 +150,7 @@ func runOrder(t *testing.T, r *rig, id uint64, c choices) {
 			}
 			last, since, whole = 0, l.version, false
 		}
+		l.last, l.since = last, since
 		l.ops = append(l.ops, laneOp{bind: true, n: last, since: since})
 		for range c.of(5) {
 			last++
@@ -156,7 +159,7 @@ func runOrder(t *testing.T, r *rig, id uint64, c choices) {
 		}
 		lanes = append(lanes, l)
 	}
-	if err := b.bind(1, 0, 1); err != nil {
+	if err := b.bind(1, 0, 1, false); err != nil {
 		t.Fatal(err)
 	}
 	for open := len(lanes); open > 0; {
@@ -177,9 +180,12 @@ func runOrder(t *testing.T, r *rig, id uint64, c choices) {
 		case lost:
 			whole = false
 		case op.bind:
-			_ = b.bind(l.version, op.n, op.since) // an old one is refused
+			_ = b.bind(l.version, op.n, op.since, false) // an old one is refused
 		default:
 			_ = b.push(l.version, op.n)
+			if c.of(16) == 15 {
+				_ = b.bind(l.version, l.last, l.since, true) // the bind once more
+			}
 			if c.of(16) == 15 {
 				_ = b.push(l.version, op.n) // and once more
 			}

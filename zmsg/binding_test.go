@@ -10,7 +10,7 @@ func TestBinding(t *testing.T) {
 	gate := NodeRef{ID: "gate-1", Epoch: 5}
 	for _, want := range []Binding{
 		{Gate: gate, Sessions: []SessionRef{}},
-		{Gate: gate, Sessions: []SessionRef{{gate, 1, 0}, {gate, 1<<64 - 1, 1<<32 - 1}}, Base: 1<<64 - 1, Since: 1<<64 - 1},
+		{Gate: gate, Sessions: []SessionRef{{gate, 1, 0}, {gate, 1<<64 - 1, 1<<32 - 1}}, Base: 1<<64 - 1, Since: 1<<64 - 1, Again: true},
 	} {
 		body, err := want.EncodeSessions()
 		if err != nil {

@@ -122,7 +122,7 @@ func (s *sessions) bindAgain(number uint64) {
 	p.wait = min(2*p.wait, longBindRetry)
 	p.timer.Reset(p.wait)
 	b := p.b
-	b.Sessions = slices.Clone(b.Sessions)
+	b.Sessions, b.Again = slices.Clone(b.Sessions), true
 	s.mu.Unlock()
 	_ = s.bindingOp(&b, wirepb.SessionOp_SESSION_OP_BIND, number)
 }

@@ -28,7 +28,7 @@ func (n *Node) newGate(self zmsg.NodeRef, registry *zmsg.Registry) (*zgate.Gate,
 		Auth: zgate.DevAuth{}, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
 		Tell: n.tell, Ack: n.sessions.ack,
 		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
-		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage,
+		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, PushWait: s.PushWait,
 		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),
 		Logger: n.log, Metrics: zmetrics.NewGate(n.registry),
 	})

@@ -45,8 +45,11 @@ type Settings struct {
 		Text        bool     `yaml:"text" help:"allow JSON text messages (zgame.v1.json)"`
 		MaxSessions int      `yaml:"max_sessions"`
 		MaxMessage  int      `yaml:"max_message" help:"bytes of one client message"`
-		Auth        string   `yaml:"auth" help:"dev: the token is the user's name, for trusted networks only"`
-		TLS         struct {
+
+		PushWait time.Duration `yaml:"push_wait" help:"how long pushes of an object's new owner wait for the old one's last; then clients are told of a gap"`
+
+		Auth string `yaml:"auth" help:"dev: the token is the user's name, for trusted networks only"`
+		TLS  struct {
 			Cert string `yaml:"cert" help:"PEM file; with key: the gate speaks TLS"`
 			Key  string `yaml:"key" help:"PEM file"`
 		} `yaml:"tls"`
@@ -129,6 +132,7 @@ func DefaultSettings() Settings {
 	s.Log.Level, s.Log.Format = "info", "text"
 	s.Gate.Enabled, s.Gate.Address = true, ":7000"
 	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
+	s.Gate.PushWait = time.Second
 	s.Gate.Auth = "dev"
 	s.Admin.Address = "127.0.0.1:9090"
 	s.NATS.URL = "nats://127.0.0.1:4222"
@@ -317,6 +321,9 @@ func (s *Settings) Validate() error {
 				fault("logic.router.kinds.%s: %w", name, err)
 			}
 		}
+	}
+	if s.Gate.PushWait < time.Millisecond || s.Gate.PushWait > time.Hour {
+		fault("gate.push_wait %s: expected 1ms to 1h", s.Gate.PushWait)
 	}
 	atLeast("etcd.lease", s.Etcd.Lease, 2*time.Second)
 	atLeast("actors.ask_timeout", s.Actors.AskTimeout, time.Millisecond)

@@ -163,9 +163,6 @@ func TestBoundSessionsThroughRollingRestart(t *testing.T) {
 				}
 			})
 		}
-		for i := range rooms {
-			moveStage(t, c, fmt.Sprint(i), 3-node)
-		}
 		c.Restart(node)
 		close(stop)
 		wg.Wait()

@@ -1,11 +1,14 @@
 package ztest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,6 +222,54 @@ func (c *Nodes) SetBus(up bool) {
 		c.t.Fatal("ztest: SetBus: expected a cluster in memory")
 	}
 	c.bus.SetUp(up)
+}
+
+// Hold keeps what node from sends to node to on its way, until release is called: then it arrives, in its order. One thing at a time is held.
+// It is for clusters in memory.
+func (c *Nodes) Hold(from, to int) (release func()) {
+	c.t.Helper()
+	if c.opts.real || c.nodes[from] == nil || c.nodes[to] == nil {
+		c.t.Fatalf("ztest: Hold(%d, %d): expected running nodes, in memory", from, to)
+	}
+	type message struct {
+		subject string
+		data    []byte
+	}
+	var mu sync.Mutex // of what follows
+	var held []message
+	var passes *byte // of the message that is let go now
+	open := false
+	sender, inbox := c.nodes[from].Self(), ".n."+c.nodes[to].Self().ID+"."
+	c.bus.Lose(func(subject string, data []byte) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if open || len(data) == 0 || &data[0] == passes || !strings.Contains(subject, inbox) {
+			return false
+		}
+		head, _, err := zmsg.DecodeBatchHead(data)
+		if err != nil || head.From != sender {
+			return false
+		}
+		held = append(held, message{strings.Clone(subject), bytes.Clone(data)})
+		return true
+	})
+	return func() {
+		for {
+			mu.Lock()
+			if len(held) == 0 {
+				open = true
+				mu.Unlock()
+				c.bus.Lose(nil)
+				return
+			}
+			m := held[0]
+			held, passes = held[1:], &m.data[0]
+			mu.Unlock()
+			if err := c.buses[from].Publish(m.subject, "", m.data); err != nil {
+				c.t.Errorf("ztest: Hold: %v", err)
+			}
+		}
+	}
 }
 
 // OwnerOf returns the index of the node that owns an object, -1 where no running node does.

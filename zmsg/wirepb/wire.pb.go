@@ -1466,6 +1466,7 @@ type Binding struct {
 	Sessions      []uint64               `protobuf:"fixed64,1,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
 	Generations   []uint32               `protobuf:"varint,2,rep,packed,name=generations,proto3" json:"generations,omitempty"` // of the sessions, in their order
 	Base          uint64                 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`                      // the first session at the gate was bound behind the push with this number
+	Again         bool                   `protobuf:"varint,5,opt,name=again,proto3" json:"again,omitempty"`                    // it was sent before, and `push` is of then
 	Since         uint64                 `protobuf:"varint,4,opt,name=since,proto3" json:"since,omitempty"`                    // the route version of the owner that has begun to count the pushes to the gate: those before it are unknown to the sender
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1520,6 +1521,13 @@ func (x *Binding) GetBase() uint64 {
 		return x.Base
 	}
 	return 0
+}
+
+func (x *Binding) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 func (x *Binding) GetSince() uint64 {
@@ -1742,11 +1750,12 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\vowner_epoch\x18\x1f \x01(\x04R\n" +
 	"ownerEpoch\x12\x12\n" +
 	"\x04once\x18  \x01(\tR\x04once\x12\x12\n" +
-	"\x04push\x18! \x01(\x04R\x04push\"q\n" +
+	"\x04push\x18! \x01(\x04R\x04push\"\x87\x01\n" +
 	"\aBinding\x12\x1a\n" +
 	"\bsessions\x18\x01 \x03(\x06R\bsessions\x12 \n" +
 	"\vgenerations\x18\x02 \x03(\rR\vgenerations\x12\x12\n" +
 	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x14\n" +
+	"\x05again\x18\x05 \x01(\bR\x05again\x12\x14\n" +
 	"\x05since\x18\x04 \x01(\x04R\x05since\"\xc2\x01\n" +
 	"\rSessionClosed\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
