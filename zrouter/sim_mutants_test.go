@@ -27,6 +27,7 @@ type simMutant struct {
 	sendsParked     bool // what waits for a move is sent on as well
 	routesEarly     bool // a move changes the route in memory before it is committed
 	moveIsFailed    bool // a move whose write has no answer counts as failed
+	noFence         bool // a fence counts as passed at once
 	forgetsClosing  bool // a node that closes goes on to claim, and to agree
 }
 
@@ -35,6 +36,7 @@ var simMutants = []*simMutant{
 	{id: "D2", name: "a request that waits for a move is sent on as well", sendsParked: true},
 	{id: "D7", name: "a move changes the route in memory before it is committed", routesEarly: true},
 	{id: "D8", name: "a move whose write has no answer counts as failed", moveIsFailed: true},
+	{id: "I12", name: "a node takes a new route before what it sent by the old one has arrived", noFence: true},
 	{id: "D32", name: "a node that closes goes on to claim, and to agree to take over", forgetsClosing: true},
 	{id: "D3", name: "who is not on the list counts as dead", notFoundIsDead: true},
 	{id: "D7", name: "a placement that nobody committed is remembered as a route", publishes: true},
