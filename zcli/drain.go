@@ -60,6 +60,10 @@ func drainCommand() Command {
 				flags.Usage()
 				return errUsage
 			}
+			if *timeout <= 0 {
+				fmt.Fprintf(env.Stderr, "%s: --timeout %s: expected a span of time above 0, such as 5m\n", flags.Name(), *timeout)
+				return errUsage
+			}
 			ctx, cancel := context.WithTimeout(ctx, *timeout)
 			defer cancel()
 			d := drainer{env: env, node: node, address: *admin}

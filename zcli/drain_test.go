@@ -39,6 +39,8 @@ func TestDrain(t *testing.T) {
 	}{
 		{env, []string{"drain"}, 2, []string{"expected one NODE"}},
 		{env, []string{"drain", "n1", "n2"}, 2, []string{"expected one NODE"}},
+		{env, []string{"drain", "n1", "--timeout", "0"}, 2, []string{"--timeout 0s: expected a span of time above 0"}},
+		{append(env, "ZGAME_NODE_CLUSTER=other"), []string{"drain", "n1"}, 1, []string{`the cluster "other" has no nodes`, "ZGAME_NODE_CLUSTER"}},
 		{env, []string{"drain", "-h"}, 0, []string{"Exit code 0", "-admin", "-timeout"}},
 		{env, []string{"drain", "n9"}, 1, []string{`no node "n9"; it has [n1 n2]`}},
 		{env, []string{"drain", "n1", "--admin", admins[1][1]}, 1, []string{"421", `this is node "n2", not "n1": nothing was done`}},

@@ -27,10 +27,11 @@ type objectRoute struct {
 
 // keyOf returns the key that a path names. Where it names none it has answered, and reports false.
 func keyOf(w http.ResponseWriter, r *http.Request) (zmsg.Key, bool) {
-	typ, err1 := strconv.ParseUint(r.PathValue("type"), 10, 32)
-	zone, err2 := strconv.ParseUint(r.PathValue("zone"), 10, 32)
-	if err := errors.Join(err1, err2); err != nil {
-		writeText(w, http.StatusBadRequest, "type and zone of a key are numbers: "+err.Error()+"\n")
+	typ, typErr := strconv.ParseUint(r.PathValue("type"), 10, 32)
+	zone, zoneErr := strconv.ParseUint(r.PathValue("zone"), 10, 32)
+	if typErr != nil || zoneErr != nil {
+		writeText(w, http.StatusBadRequest, fmt.Sprintf("the key %s/%s/%s: expected TYPE/ZONE/ID, where type (the number of the kind) and zone are numbers, such as 2/0/lobby\n",
+			r.PathValue("type"), r.PathValue("zone"), r.PathValue("id")))
 		return zmsg.Key{}, false
 	}
 	return zmsg.Key{Type: uint32(typ), Zone: uint32(zone), ID: r.PathValue("id")}, true
@@ -79,12 +80,15 @@ func (n *Node) serveMove(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), moveLimit)
 	defer cancel()
+	before, _ := n.objects.set.Lookup(ctx, k) // for the log alone
 	route, err := n.objects.set.Transfer(ctx, k, to)
 	if err != nil {
 		writeText(w, moveStatus(err), moveAdvice(route, err)+"\n")
 		return
 	}
-	n.log.Info("an object was moved by request at the admin port", "key", k.String(), "to", route.Owner.String(), "version", route.Version)
+	if route.Version != before.Version {
+		n.log.Info("an object was moved by request at the admin port", "key", k.String(), "to", route.Owner.String(), "version", route.Version)
+	}
 	writeJSON(w, http.StatusOK, objectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
 }
 

@@ -71,6 +71,9 @@ func (c *Cluster) Node(ctx context.Context, id string) (zdiscovery.Node, error) 
 			return nodes[i], nil
 		}
 	}
+	if len(ids) == 0 {
+		return zdiscovery.Node{}, fmt.Errorf("the cluster %q has no nodes; node.cluster, or ZGAME_NODE_CLUSTER, names the cluster that is meant", c.name)
+	}
 	return zdiscovery.Node{}, fmt.Errorf("the cluster %q has no node %q; it has [%s]", c.name, id, strings.Join(ids, " "))
 }
 

@@ -43,6 +43,7 @@ func (noGates) BoundKey(zmsg.SessionRef, uint32) (zmsg.Key, bool) {
 const MaxBound = 16_384
 
 var (
+	errSealed  error = &zmsg.Error{Code: zmsg.CodeHandoff, Outcome: zmsg.NotExecuted, Text: "the object is being handed over to another node"}
 	errBound   error = &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "as many sessions are bound to the object as may be"}
 	errSession error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "the message is not of a client: there is no session to bind"}
 	errNoID          = errors.New("zrouter: a push without (zgame.id): its type is to have one")
@@ -224,7 +225,7 @@ func (r *residence) bind(s zmsg.SessionRef) error {
 		b = new(bound)
 		r.bound = b
 	case b.sealed:
-		return ErrHandoff
+		return errSealed
 	case b.has(s):
 		return nil
 	case b.count >= MaxBound:
@@ -245,7 +246,7 @@ func (r *residence) unbind(s zmsg.SessionRef) error {
 	case !b.has(s):
 		return nil
 	case b.sealed:
-		return ErrHandoff
+		return errSealed
 	}
 	g := b.remove(s)
 	r.boundCount.Store(int32(b.count))
@@ -267,7 +268,7 @@ func (r *residence) pushTo(to []zmsg.SessionRef, p *zmsg.Push) error {
 	case b == nil || b.count == 0:
 		return nil
 	case b.sealed:
-		return ErrHandoff
+		return errSealed
 	}
 	if len(to) == 1 {
 		return r.pushGate(b.gate(to[0].Gate), to, p)

@@ -85,8 +85,9 @@ func (r DrainReport) String() string {
 	fmt.Fprintf(&b, "%s: %d of %d objects moved, %d released, %d gone by themselves, %d left; took %s\n",
 		r.Phase, r.Moved, r.Objects, r.Released, r.Gone, r.Left, r.Took.Round(time.Millisecond))
 	if r.Pause.Count > 0 {
+		const unit = 10 * time.Microsecond
 		fmt.Fprintf(&b, "pause of a move: half within %s, 99 of 100 within %s, longest %s (%s)\n",
-			r.Pause.Quantile(0.5), r.Pause.Quantile(0.99), r.Pause.Max.Round(10*time.Microsecond), r.Pause.MaxKey)
+			r.Pause.Quantile(0.5).Round(unit), r.Pause.Quantile(0.99).Round(unit), r.Pause.Max.Round(unit), r.Pause.MaxKey)
 	}
 	list := func(what string, m map[string]int) {
 		if len(m) == 0 {

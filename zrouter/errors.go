@@ -22,7 +22,7 @@ var (
 	// ErrBusy: too many requests wait for the object, or the node has as many objects as it may.
 	ErrBusy error = &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "too many requests wait for the object"}
 	// ErrHandoff: the object was not handed over; it stays where it is, and serves.
-	ErrHandoff error = &zmsg.Error{Code: zmsg.CodeHandoff, Outcome: zmsg.NotExecuted, Text: "what the object ran has not ended in time: it was not handed over"}
+	ErrHandoff error = &zmsg.Error{Code: zmsg.CodeHandoff, Outcome: zmsg.NotExecuted, Text: "the object was not handed over"}
 	// ErrHops: the request was forwarded as often as it may be (Settings.MaxHops).
 	ErrHops error = &zmsg.Error{Code: zmsg.CodeHops, Outcome: zmsg.NotExecuted, Text: "forwarded too often"}
 	// ErrClosing: the node shuts down.
@@ -161,7 +161,7 @@ var causeErrors = [...]*zmsg.Error{
 	entry.Moved:       coded(ErrMoved),
 	entry.Unusable:    coded(ErrUnusable),
 	entry.Refused:     coded(ErrRefused),
-	entry.Unended:     coded(ErrHandoff),
+	entry.Unended:     {Code: zmsg.CodeHandoff, Outcome: zmsg.NotExecuted, Text: "what the object runs has not ended within quiesce_timeout: it was not handed over"},
 	entry.Unconfirmed: {Code: zmsg.CodeUnknownOutcome, Outcome: zmsg.Unknown, Text: "it was handed to a new owner that does not answer"},
 	entry.Lost:        coded(ErrFenced),
 	entry.Broken:      {Code: zmsg.CodePanicked, Outcome: zmsg.Unknown, Text: "the object's handler panicked; its last saved state is loaded again"},

@@ -46,8 +46,9 @@ type Kind[S any] struct {
 	// in no field of the state, such as timers; sessions that Context.Bind has bound go by themselves. It may change the state too: say Dirty. An error keeps the
 	// object here.
 	OnHandoff func(c *Context[S]) (attachment []byte, err error)
-	// RemoveAborted runs in the object's actor, before any other message, when the transfer has not come about after BeforeRemove and
-	// OnHandoff were called, and the object serves on here: it takes back what they have done.
+	// RemoveAborted runs in the object's actor, before any other message, when the transfer has not come about after BeforeRemove has
+	// agreed, and the object serves on here: it takes back what BeforeRemove and OnHandoff have done. A BeforeRemove that says no takes
+	// back itself what it did before.
 	RemoveAborted func(c *Context[S])
 	// OnAdopt runs in the new owner's actor behind OnActivate, before the first message, with what OnHandoff has returned. It may run
 	// again, with the same, until the object was saved here: on this node after the object left memory, or on another that has taken

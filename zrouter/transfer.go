@@ -313,7 +313,7 @@ func (t *turn) notMoved(o *object, x *entry.Effect) {
 		var veto *vetoError
 		switch {
 		case errors.As(o.why, &veto) && m.written:
-			err, result = fmt.Errorf("%w: %w", ErrHandoff, veto.cause), "vetoed"
+			err, result = veto, "vetoed"
 		case errors.Is(o.why, zstore.ErrTooLarge) && m.written:
 			err, result = &zmsg.Error{Code: zmsg.CodeTooLarge, Outcome: zmsg.NotExecuted, Text: "state and attachment are above the store's limit"}, "too_large"
 		default:
@@ -348,8 +348,12 @@ func (t *turn) moved(o *object, r Route) {
 // vetoError is that a hook of the kind does not let an object go.
 type vetoError struct{ cause error }
 
-func (e *vetoError) Error() string { return "zrouter: it is not let go: " + e.cause.Error() }
-func (e *vetoError) Unwrap() error { return e.cause }
+func (e *vetoError) Error() string { return "handoff: the object is not let go: " + e.cause.Error() }
+
+// Unwrap has an ErrHandoff with the hook's words first, for those who are told its code and text alone.
+func (e *vetoError) Unwrap() []error {
+	return []error{&zmsg.Error{Code: zmsg.CodeHandoff, Outcome: zmsg.NotExecuted, Text: "the object is not let go: " + e.cause.Error()}, e.cause}
+}
 
 // abandonMove ends the first of an object's transfers whose set does nothing any more.
 func (t *turn) abandonMove(o *object, err error) {

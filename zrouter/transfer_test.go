@@ -217,6 +217,12 @@ func TestTransferVetoed(t *testing.T) {
 		if !errors.Is(err, zrouter.ErrHandoff) || !errors.Is(err, errNo) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
 			t.Errorf("%s says no: %v", which, err)
 		}
+		told := zmsg.ErrorReply(err) // what a drain counts, and another node is told
+		for _, said := range []string{err.Error(), told.Text} {
+			if told.Code != zmsg.CodeHandoff || !strings.Contains(said, which+": "+errNo.Error()) || strings.Contains(said, "in time") {
+				t.Errorf("%s says no: %v %q", which, told.Code, said)
+			}
+		}
 		want := []string{"0", "1", "2"}
 		if which == "OnHandoff" {
 			want = append([]string{"aborted"}, want...)
