@@ -57,8 +57,7 @@ func (s *ManagerSet) Transfer(ctx context.Context, k zmsg.Key, to zmsg.NodeRef, 
 		}
 	}
 	failed := func(r Route, err error) (Route, error) {
-		var told *RouteError
-		if errors.As(err, &told) {
+		if told, ok := errors.AsType[*RouteError](err); ok {
 			return told.Route, err
 		}
 		return r, &RouteError{Key: k, Route: r, Outcome: zmsg.OutcomeOf(err), Cause: err}
@@ -299,7 +298,7 @@ func (t *turn) notMoved(o *object, x *entry.Effect) {
 	}
 	var err error
 	result := x.Cause.String()
-	switch x.Cause { //nolint:exhaustive // those of transfers
+	switch x.Cause {
 	case entry.Moved:
 		err = errNotHere
 	case entry.Unconfirmed:

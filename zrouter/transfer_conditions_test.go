@@ -25,8 +25,7 @@ func TestConditionStateAndAttachment(t *testing.T) {
 		ticks := make(chan string, 1000)
 		kind := func(node string) zrouter.AnyKind {
 			k := logs()
-			var timer func(c *logContext, n int)
-			timer = func(c *logContext, n int) {
+			timer := func(c *logContext, n int) {
 				c.Every(time.Millisecond, func(*zactor.Context) {
 					select {
 					case ticks <- node + strconv.Itoa(n):

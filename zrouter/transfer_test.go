@@ -87,6 +87,10 @@ func TestTransferRefused(t *testing.T) {
 	deaf := w.start("d", zrouter.Settings{}, logs())
 	newer := logs()
 	newer.Version = 2
+	updated := w.start("e", zrouter.Settings{}, newer)
+	if _, err := w.own(updated, "new"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.own(a, "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +119,9 @@ func TestTransferRefused(t *testing.T) {
 	}
 	if _, err := a.append("k", "serves on"); err != nil {
 		t.Error(err)
+	}
+	if _, err := updated.set.Transfer(t.Context(), key("new"), hosts.ref); !errors.Is(err, zrouter.ErrRefused) || !strings.Contains(err.Error(), "an older program") {
+		t.Errorf("to an older program: %v", err)
 	}
 	if r, err := a.set.Transfer(t.Context(), key("k"), a.ref); err != nil || r.Owner != a.ref {
 		t.Errorf("to itself: %+v, %v", r, err)
@@ -202,7 +209,9 @@ func TestTransferVetoed(t *testing.T) {
 		k.BeforeRemove = func(c *logContext) error {
 			// What comes while the object is frozen waits.
 			for i := range 3 {
-				c.Tell(c.Object(c.Key()), &testpb.Note{Log: c.Key().ID, Line: fmt.Sprint(i)})
+				if err := c.Tell(c.Object(c.Key()), &testpb.Note{Log: c.Key().ID, Line: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
 			}
 			return no("BeforeRemove")
 		}

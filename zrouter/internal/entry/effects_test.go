@@ -46,8 +46,7 @@ func (s *search) tell(n int, ev Event) {
 
 func (s *search) end(r Req, f fate) {
 	w := s.w
-	switch {
-	case w.fates[r.ID] == withNode:
+	if w.fates[r.ID] == withNode {
 		return // a late answer
 	}
 	if w.fates[r.ID] != open {
