@@ -91,6 +91,9 @@ bench-peers: ## actors next to a raw mailbox, a channel and protoactor-go: one t
 bench-bus: ## two nodes over NATS in three processes next to the bare client: one table of ratios (BUS='-rounds 3 -only one-way')
 	cd bench && go run ./cmd/bus $(BUS)
 
+bench-transfer: ## requests while objects move, while a node drains and after one is killed: one table (TRANSFER='-only storm -moves 1000')
+	cd bench && go run ./cmd/transfer $(TRANSFER)
+
 bench-smoke: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./...
 	$(MAKE) bench-bus BUS='-rounds 1 -time 20ms'
@@ -115,4 +118,4 @@ ci: ## everything CI runs; what needs the browser or Node is installed by .ci/ru
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
-.PHONY: help build cross test race chaos lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-smoke docs vuln clean ci
+.PHONY: help build cross test race chaos lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-transfer bench-smoke docs vuln clean ci

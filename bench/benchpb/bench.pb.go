@@ -323,6 +323,165 @@ func (x *Letter) GetBody() []byte {
 	return nil
 }
 
+// Bag is the state of an object that moves.
+type Bag struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Last          map[uint32]uint64      `protobuf:"bytes,1,rep,name=last,proto3" json:"last,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // the number that each caller's last Put had
+	Pad           []byte                 `protobuf:"bytes,2,opt,name=pad,proto3" json:"pad,omitempty"`                                                                               // so that the state is as large as it is to be
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bag) Reset() {
+	*x = Bag{}
+	mi := &file_bench_bench_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bag) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bag) ProtoMessage() {}
+
+func (x *Bag) ProtoReflect() protoreflect.Message {
+	mi := &file_bench_bench_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bag.ProtoReflect.Descriptor instead.
+func (*Bag) Descriptor() ([]byte, []int) {
+	return file_bench_bench_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Bag) GetLast() map[uint32]uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Bag) GetPad() []byte {
+	if x != nil {
+		return x.Pad
+	}
+	return nil
+}
+
+// Put is a request to a Bag; each caller numbers his from 1.
+type Put struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint32                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	N             uint64                 `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Put) Reset() {
+	*x = Put{}
+	mi := &file_bench_bench_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Put) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Put) ProtoMessage() {}
+
+func (x *Put) ProtoReflect() protoreflect.Message {
+	mi := &file_bench_bench_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Put.ProtoReflect.Descriptor instead.
+func (*Put) Descriptor() ([]byte, []int) {
+	return file_bench_bench_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Put) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Put) GetN() uint64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+// Kept is the answer to a Put.
+type Kept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             uint64                 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
+	Hops          uint32                 `protobuf:"varint,2,opt,name=hops,proto3" json:"hops,omitempty"` // how often the Put was sent on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kept) Reset() {
+	*x = Kept{}
+	mi := &file_bench_bench_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kept) ProtoMessage() {}
+
+func (x *Kept) ProtoReflect() protoreflect.Message {
+	mi := &file_bench_bench_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kept.ProtoReflect.Descriptor instead.
+func (*Kept) Descriptor() ([]byte, []int) {
+	return file_bench_bench_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Kept) GetN() uint64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Kept) GetHops() uint32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
+}
+
 var File_bench_bench_proto protoreflect.FileDescriptor
 
 const file_bench_bench_proto_rawDesc = "" +
@@ -339,7 +498,19 @@ const file_bench_bench_proto_rawDesc = "" +
 	"\x06Parcel\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body:\x05\xe0\xe0\x18\xee\a\"#\n" +
 	"\x06Letter\x12\x12\n" +
-	"\x04body\x18\x01 \x01(\fR\x04body:\x05\xe0\xe0\x18\xef\aB\x15Z\x13zgame/bench/benchpbb\x06proto3"
+	"\x04body\x18\x01 \x01(\fR\x04body:\x05\xe0\xe0\x18\xef\a\"\x80\x01\n" +
+	"\x03Bag\x12.\n" +
+	"\x04last\x18\x01 \x03(\v2\x1a.zgame.bench.Bag.LastEntryR\x04last\x12\x10\n" +
+	"\x03pad\x18\x02 \x01(\fR\x03pad\x1a7\n" +
+	"\tLastEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\rR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\".\n" +
+	"\x03Put\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\rR\x04from\x12\f\n" +
+	"\x01n\x18\x02 \x01(\x04R\x01n:\x05\xe0\xe0\x18\xf0\a\"/\n" +
+	"\x04Kept\x12\f\n" +
+	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x12\n" +
+	"\x04hops\x18\x02 \x01(\rR\x04hops:\x05\xe0\xe0\x18\xf1\aB\x15Z\x13zgame/bench/benchpbb\x06proto3"
 
 var (
 	file_bench_bench_proto_rawDescOnce sync.Once
@@ -353,7 +524,7 @@ func file_bench_bench_proto_rawDescGZIP() []byte {
 	return file_bench_bench_proto_rawDescData
 }
 
-var file_bench_bench_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_bench_bench_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_bench_bench_proto_goTypes = []any{
 	(*Note)(nil),   // 0: zgame.bench.Note
 	(*Ping)(nil),   // 1: zgame.bench.Ping
@@ -362,13 +533,18 @@ var file_bench_bench_proto_goTypes = []any{
 	(*Block)(nil),  // 4: zgame.bench.Block
 	(*Parcel)(nil), // 5: zgame.bench.Parcel
 	(*Letter)(nil), // 6: zgame.bench.Letter
+	(*Bag)(nil),    // 7: zgame.bench.Bag
+	(*Put)(nil),    // 8: zgame.bench.Put
+	(*Kept)(nil),   // 9: zgame.bench.Kept
+	nil,            // 10: zgame.bench.Bag.LastEntry
 }
 var file_bench_bench_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	10, // 0: zgame.bench.Bag.last:type_name -> zgame.bench.Bag.LastEntry
+	1,  // [1:1] is the sub-list for method output_type
+	1,  // [1:1] is the sub-list for method input_type
+	1,  // [1:1] is the sub-list for extension type_name
+	1,  // [1:1] is the sub-list for extension extendee
+	0,  // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_bench_bench_proto_init() }
@@ -382,7 +558,7 @@ func file_bench_bench_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_bench_bench_proto_rawDesc), len(file_bench_bench_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
