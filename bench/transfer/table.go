@@ -72,7 +72,7 @@ func (d Drain) Rows() []Row {
 		{
 			Work: "moves per second and node, while it drains", Figure: fmt.Sprintf("%.0f (%d moved, %d released, %d left, %d to be tried again; at the old owner an object stood still for %s / %s, longest %s)",
 				rate, r.Moved, r.Released, r.Left, r.Retries, ms(r.Pause.Quantile(0.5)), ms(r.Pause.Quantile(0.99)), ms(r.Pause.Max)),
-			Aim: "2,000", Verdict: verdict(rate >= 2000 && r.Moved == d.Objects),
+			Aim: "2,000", Verdict: verdict(rate >= 2000 && r.Moved >= d.Objects && r.Released+r.Left == 0),
 		},
 		{
 			Work: fmt.Sprintf("time to drain %d objects", d.Objects), Figure: fmt.Sprintf("%s (100,000 at that rate: %s)", ms(r.Took), ms(full)),
