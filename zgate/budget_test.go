@@ -86,3 +86,29 @@ func TestAllocationBudget(t *testing.T) {
 	r.objects.leave(s.objects[0], s)
 	r.wheel.remove(&c.timer)
 }
+
+// BenchmarkPush is a push into the queue of one session: of nobody's, and of an object that the session is bound to.
+func BenchmarkPush(b *testing.B) {
+	for _, of := range []string{"plain", "object"} {
+		b.Run(of, func(b *testing.B) {
+			r := newRig(b, func(c *Config) { c.Logger, c.Tell = nil, func(zmsg.Address, *zmsg.Message) error { return nil } })
+			o := newBoundRig(r, 1)
+			defer o.end()
+			p := &zmsg.Push{ID: 9, Body: make([]byte, 64)}
+			if of == "object" {
+				if err := o.bind(1, 0, 1, false); err != nil {
+					b.Fatal(err)
+				}
+				p.Key, p.Version = o.b.Key, 1
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				p.No++
+				if err := r.Push(o.s.ref, p); err != nil {
+					b.Fatal(err)
+				}
+				o.s.c.reset()
+			}
+		})
+	}
+}

@@ -153,6 +153,18 @@ func (c *cell[S]) enter(zc *zactor.Context) (done bool, err error) {
 
 func (c *cell[S]) leave() { c.res.finish() }
 
+// later calls run in a turn of the actor as soon as the lease is valid again.
+func (c *cell[S]) later(zc *zactor.Context, run func() error) {
+	zc.After(suspendedCheck, func(zc *zactor.Context) {
+		if _, err := c.res.begin(nil, nil); err != nil {
+			c.later(zc, run)
+			return
+		}
+		c.ctx = Context[S]{zc, c}
+		_ = run() // nobody waits for it
+	})
+}
+
 // handoff implements stateful.
 func (c *cell[S]) handoff(zc *zactor.Context, private []byte) (attachment []byte, agreed bool, err error) {
 	k := &c.shared.kind

@@ -139,11 +139,12 @@ func Handle[S, Q, R any, PQ message[Q], PR message[R]](fn func(c *Context[S], re
 func HandleTell[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error, opts ...HandlerOption) Handler[S] {
 	h := Handler[S]{opts: options(opts)}
 	h.key, h.err = zmsg.KeyFieldOf(PQ(nil))
+	if _, ok := any(PQ(nil)).(*wirepb.SessionClosed); ok {
+		h.h = handleClosed(fn)
+		return h
+	}
 	h.h = zactor.HandleTell(func(zc *zactor.Context, msg PQ) error {
 		c := zc.Actor().(*cell[S])
-		if e, ok := any(msg).(*wirepb.SessionClosed); ok {
-			c.res.sessionClosed(zmsg.ClosedSession(e))
-		}
 		if done, err := c.enter(zc); done || err != nil {
 			return err
 		}
@@ -153,6 +154,29 @@ func HandleTell[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error, o
 		return err
 	}, h.opts.actor()...)
 	return h
+}
+
+// handleClosed makes the handler of the ends of sessions, which nobody sends a second time: what comes while the lease is not valid waits.
+func handleClosed[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error) zactor.Handler {
+	return zactor.HandleTell(func(zc *zactor.Context, msg PQ) error {
+		c := zc.Actor().(*cell[S])
+		run := func() error {
+			defer c.res.unwind()
+			c.res.sessionClosed(zmsg.ClosedSession(any(msg).(*wirepb.SessionClosed)))
+			err := fn(&c.ctx, msg)
+			c.leave()
+			c.res.noOutcome()
+			return err
+		}
+		switch done, err := c.enter(zc); {
+		case errors.Is(err, errLapsed):
+			c.later(zc, run)
+			return nil
+		case done || err != nil:
+			return err
+		}
+		return run()
+	})
 }
 
 func options(opts []HandlerOption) (o handlerOptions) {

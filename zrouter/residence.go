@@ -122,6 +122,13 @@ func (r *residence) finish() {
 	}
 }
 
+// noOutcome is called behind finish where the message came past the entry, so that no outcome tells what it has changed.
+func (r *residence) noOutcome() {
+	if r.dirty.Load() || r.leaving() {
+		r.tellChange()
+	}
+}
+
 // unwind is called in the actor's turn when a handler has ended, also by a panic.
 func (r *residence) unwind() {
 	if r.inside.Load() {

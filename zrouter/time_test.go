@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 	"zgame/zrouter"
 	"zgame/zrouter/internal/testpb"
 	"zgame/zstore"
@@ -168,6 +169,59 @@ func TestSuspended(t *testing.T) {
 		time.Sleep(time.Second)
 		if n, err := a.append("x", "3"); err != nil || n != 2 {
 			t.Errorf("with the lease back: %d, %v", n, err)
+		}
+	})
+}
+
+// The end of a session that comes while the lease is not valid is not lost: the handler hears of it when it is valid again.
+func TestSessionClosedWhileSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.lease = time.Second
+		session := zmsg.SessionRef{Gate: zmsg.NodeRef{ID: "g", Epoch: 1}, ID: 5, Gen: 1}
+		var actor uint64
+		var bound [2]int // sessions, when it was bound and when it was told
+		told := 0
+		kind := logs()
+		kind.Handlers[0] = zrouter.Handle(func(c *logContext, req *testpb.Append) (*testpb.Appended, error) {
+			actor = c.Self().Address().Actor
+			if err := c.Bind(session); err != nil {
+				return nil, err
+			}
+			bound[0] = len(c.Sessions())
+			return add(c, req.Line), nil
+		})
+		kind.Handlers = append(kind.Handlers, zrouter.HandleTell(func(c *logContext, e *wirepb.SessionClosed) error {
+			if zmsg.ClosedSession(e) == session {
+				told++
+			}
+			bound[1] = len(c.Sessions())
+			add(c, "closed")
+			return nil
+		}))
+		a := w.start("a", zrouter.Settings{}, kind)
+		if _, err := a.append("x", "1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		m := zmsg.NewMessage(zmsg.SessionClosedID)
+		m.Value = &wirepb.SessionClosed{Session: session.ID, Generation: session.Gen, Gate: session.Gate.ID, GateEpoch: session.Gate.Epoch}
+		if err := a.group.Deliver(actor, m); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if told != 0 {
+			t.Error("it was handled without a lease")
+		}
+		a.until.Store(0)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if told != 1 || bound != [2]int{1, 0} {
+			t.Errorf("told %d times, %v sessions bound before and then", told, bound)
+		}
+		if rec, _ := w.record("x"); !slices.Equal(decode(t, rec.State).Lines, []string{"1", "closed"}) {
+			t.Errorf("what it has changed is not saved: %v", decode(t, rec.State).Lines)
 		}
 	})
 }
