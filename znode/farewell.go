@@ -2,6 +2,7 @@ package znode
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,29 +16,39 @@ const (
 	controlKnown  = 25 // it has, and what I sent to you before stands before this in our lane
 )
 
+// What a node that drains has come to; Request of both envelopes.
+const (
+	drainBegins = 0 // nothing new is to come by message id
+	drainedOut  = 1 // nor for objects: others have all that it had
+)
+
 // farewellRepeat is how often a node that drains asks the others that have not said that they know: the bus may lose it.
 const farewellRepeat = 200 * time.Millisecond
 
-// farewell lets a node that drains wait until the others send it nothing new, by message id: each says so as soon as its
-// routes are made from a list that has the drain. It does both sides.
+// farewell lets a node that drains wait until the others send it nothing new: by message id, each says so as soon as its routes are
+// made from a list that has the drain; then for objects, when these are elsewhere. Behind that nothing is on its way to the node: whoever
+// hears that it has left need not ask himself what became of a request that it has not answered. It does both sides.
 type farewell struct {
 	// Set while the node is wired.
 	link  controlLink
 	drain func(zmsg.NodeRef) bool // the list has the node as draining, or not at all
+	empty func(zmsg.NodeRef)      // the node has no objects any more: no route leads there
 
 	mu    sync.Mutex
-	owed  map[zmsg.NodeRef]struct{} // guarded by mu: who asked before our list had his drain; at most the nodes of the list
+	owed  map[zmsg.NodeRef]uint64   // guarded by mu: who asked before our list had his drain, and what; at most the nodes of the list
+	round uint64                    // guarded by mu: what we ask
 	asked map[zmsg.NodeRef]struct{} // guarded by mu: who has not answered us
 	all   chan struct{}             // guarded by mu: closed when asked becomes empty; nil: we do not drain
 }
 
-func newFarewell(link controlLink, drain func(zmsg.NodeRef) bool) *farewell {
-	return &farewell{link: link, drain: drain, owed: map[zmsg.NodeRef]struct{}{}}
+func newFarewell(link controlLink, drain func(zmsg.NodeRef) bool, empty func(zmsg.NodeRef)) *farewell {
+	return &farewell{link: link, drain: drain, empty: empty, owed: map[zmsg.NodeRef]uint64{}}
 }
 
 // wait asks the nodes, and waits until all have answered or are off the list. It returns how many have not when ctx ends.
-func (f *farewell) wait(ctx context.Context, nodes []zmsg.NodeRef) (missing int) {
+func (f *farewell) wait(ctx context.Context, round uint64, nodes []zmsg.NodeRef) (missing int) {
 	f.mu.Lock()
+	f.round = round
 	f.asked, f.all = make(map[zmsg.NodeRef]struct{}, len(nodes)), make(chan struct{})
 	for _, n := range nodes {
 		f.asked[n] = struct{}{}
@@ -55,7 +66,7 @@ func (f *farewell) wait(ctx context.Context, nodes []zmsg.NodeRef) (missing int)
 		}
 		f.mu.Unlock()
 		for _, n := range left {
-			_ = f.link.SendControl(n, &zmsg.Envelope{ID: controlDrains}) // the bus is down: nobody can send us anything either
+			_ = f.link.SendControl(n, &zmsg.Envelope{ID: controlDrains, Request: round}) // the bus is down: nobody can send us anything either
 		}
 		select {
 		case <-all:
@@ -78,13 +89,19 @@ func (f *farewell) settleLocked() {
 func (f *farewell) control(e *zmsg.Envelope, from zmsg.NodeRef) {
 	if e.ID == controlKnown {
 		f.mu.Lock()
-		delete(f.asked, from)
-		f.settleLocked()
+		if e.Request == f.round { // else it is about what we asked before
+			delete(f.asked, from)
+			f.settleLocked()
+		}
 		f.mu.Unlock()
 		return
 	}
+	from = zmsg.NodeRef{ID: strings.Clone(from.ID), Epoch: from.Epoch}
+	if e.Request == drainedOut {
+		f.empty(from)
+	}
 	f.mu.Lock()
-	f.owed[zmsg.NodeRef{ID: from.ID, Epoch: from.Epoch}] = struct{}{}
+	f.owed[from] = e.Request
 	f.mu.Unlock()
 	f.tell() // looked at after it is noted: a list that comes in between finds it
 }
@@ -103,21 +120,21 @@ func (f *farewell) listed(left []zdiscovery.Node) {
 // tell answers whose drain the list has.
 func (f *farewell) tell() {
 	f.mu.Lock()
-	var known []zmsg.NodeRef
-	for n := range f.owed {
+	known := map[zmsg.NodeRef]uint64{}
+	for n, round := range f.owed {
 		if f.drain(n) {
 			delete(f.owed, n)
-			known = append(known, n)
+			known[n] = round
 		}
 	}
 	f.mu.Unlock()
-	for _, n := range known {
-		_ = f.link.SendControl(n, &zmsg.Envelope{ID: controlKnown}) // lost: it asks again
+	for n, round := range known {
+		_ = f.link.SendControl(n, &zmsg.Envelope{ID: controlKnown, Request: round}) // lost: it asks again
 	}
 }
 
-// bidFarewell waits until the others know that this node drains, at most drain.announce.
-func (n *Node) bidFarewell(ctx context.Context) {
+// bidFarewell waits until the others know how far this node's drain is, at most drain.announce.
+func (n *Node) bidFarewell(ctx context.Context, round uint64) {
 	limit := n.cfg.Settings.Drain.Announce
 	if limit <= 0 || n.farewell == nil || !n.link.Up() {
 		return
@@ -130,7 +147,7 @@ func (n *Node) bidFarewell(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if missing := n.farewell.wait(ctx, others); missing > 0 {
+	if missing := n.farewell.wait(ctx, round, others); missing > 0 {
 		n.log.Warn("not all nodes said that they know of the drain: what they still send is refused, and goes elsewhere", "missing", missing, "waited", limit)
 	}
 }

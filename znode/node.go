@@ -242,7 +242,7 @@ func (n *Node) Stop(ctx context.Context) error {
 			try("announce the drain", err)
 		}
 		if err == nil {
-			n.bidFarewell(ctx)
+			n.bidFarewell(ctx, drainBegins)
 		}
 	}
 	n.drain.enter(DrainObjects)
@@ -250,6 +250,9 @@ func (n *Node) Stop(ctx context.Context) error {
 	try("stop the singletons", half(ctx, n.singletons.stop))
 	// Before the clients are told to go: the gate takes them to where the objects are meanwhile. And before the actors stop: objects are some.
 	try("move the objects", <-objectsMoved)
+	if n.objects.hosts() && n.member.Load() != nil {
+		n.bidFarewell(ctx, drainedOut)
+	}
 	n.drain.enter(DrainClosing)
 	n.page.stop(ctx)
 	if n.gate != nil {
@@ -348,7 +351,7 @@ func (n *Node) wire(context.Context) error {
 	n.watches = newWatches(n.link, n.nodeState)
 	n.singletons = newSingletons(n)
 	n.topics = newTopics(&n.self, n.link, n.touch, n.log)
-	n.farewell = newFarewell(n.link, n.drains)
+	n.farewell = newFarewell(n.link, n.drains, n.objects.empty)
 	cfg := zactor.Config{
 		Node: self, Logger: n.log, Metrics: zmetrics.NewActor(n.registry),
 		Routes: n.local, Sessions: n.sessions, Remote: n.link, Watches: n.watches, Topics: n.topics, Router: n.dispatcher.Router(), Objects: n.objects,

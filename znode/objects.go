@@ -119,6 +119,16 @@ func (o *objects) kinds() []zdiscovery.Kind {
 	return o.set.Kinds()
 }
 
+// hosts reports whether others may have sent requests for objects here.
+func (o *objects) hosts() bool { return len(o.kinds()) > 0 }
+
+// empty forgets the routes to a node that has no objects any more.
+func (o *objects) empty(node zmsg.NodeRef) {
+	if o.set != nil {
+		o.set.ForgetOwner(node)
+	}
+}
+
 // lapsed has the objects stop to serve: the lease is over, perhaps before its time.
 func (o *objects) lapsed() {
 	if o.set != nil {

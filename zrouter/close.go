@@ -243,6 +243,24 @@ func (s *ManagerSet) release(ctx context.Context, k zmsg.Key) error {
 	}
 }
 
+// ForgetOwner has the routes to a node looked up again before they are used: it says that it owns nothing any more.
+func (s *ManagerSet) ForgetOwner(n zmsg.NodeRef) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		t := sh.lock()
+		for _, k := range sh.routes.to(n) {
+			sh.expire(k)
+		}
+		for _, o := range t.all() {
+			if o.entry.Phase == entry.Cached && o.entry.Route.Owner == n {
+				t.tell(o, &entry.Event{Kind: entry.Expired})
+				t.settle(o)
+			}
+		}
+		t.end()
+	}
+}
+
 // forget drops the route of an object that is not in memory.
 func (s *ManagerSet) forget(k zmsg.Key) {
 	sh := s.shard(k)

@@ -124,6 +124,20 @@ func (r *routes) drop(k zmsg.Key) {
 	}
 }
 
+// to returns the keys whose routes lead to n. It looks at every route, unless there is none to n.
+func (r *routes) to(n zmsg.NodeRef) (keys []zmsg.Key) {
+	owner, ok := r.nodes.index[n]
+	if !ok {
+		return nil
+	}
+	for k, i := range r.at {
+		if r.slots[i].owner == owner {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
 // dropOwner forgets all routes to n, and returns how many. It looks at every route, unless there is none to n.
 func (r *routes) dropOwner(n zmsg.NodeRef) int {
 	owner, ok := r.nodes.index[n]
