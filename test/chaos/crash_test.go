@@ -10,8 +10,8 @@ import (
 
 // A node is killed, and started again: at once, which takes its lists back, and when others have taken them over.
 func TestKillOwner(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 4, pace)
 		l.served()
 		for _, atOnce := range []bool{true, false} {
@@ -31,8 +31,8 @@ func TestKillOwner(t *testing.T) {
 
 // What the oracles are worth: nodes that tell of a success before they have saved are found out by a crash.
 func TestKillOwnerThatTellsTooEarly(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{mutant: "memory"})
+	inWorlds(t, options{mutant: "memory"}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 0, pace)
 		l.served()
 		for range 3 {

@@ -12,8 +12,8 @@ import (
 
 // A node drains, and is killed in the middle of it; or one of those that take its lists is; or it is stopped past its lease.
 func TestFaultsDuringDrain(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(30, 6, 4, pace)
 		l.served()
 		for _, fault := range []string{"it is killed", "a target is killed", "it is stopped"} {

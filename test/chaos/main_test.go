@@ -55,11 +55,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// eachRound runs f as often as each fault is done, each time with a world of its own.
-func eachRound(t *testing.T, f func(t *testing.T)) {
+// inWorlds runs f as often as each fault is done, each time in a world of its own.
+func inWorlds(t *testing.T, opt options, f func(w *world)) {
 	t.Helper()
 	for i := range *rounds {
-		t.Run(strconv.Itoa(i+1), f)
+		t.Run(strconv.Itoa(i+1), func(t *testing.T) { f(newWorld(t, opt)) })
 	}
 }
 

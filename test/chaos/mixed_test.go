@@ -13,8 +13,8 @@ import (
 // Lists are moved all the time, while one fault after the other is done to the nodes and servers, without waiting for what the one before
 // has left to be over.
 func TestEverythingAtOnce(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 4, pace)
 		l.served()
 		stop := w.keepMoving(l)

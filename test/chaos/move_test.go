@@ -87,8 +87,8 @@ func (w *world) another(n *node) *node {
 
 // Lists move to and fro under load: no request fails, and nothing is lost or doubled, nor any push.
 func TestMoves(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{calm: true})
+	inWorlds(t, options{calm: true}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 8, pace)
 		l.served()
 		for range 200 {
@@ -108,8 +108,8 @@ func TestMoves(t *testing.T) {
 
 // Who takes part in a move is killed at each of its steps: the owner, the target, and the list's home, which is neither.
 func TestKillDuringMove(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 4, pace)
 		l.served()
 		homes := map[string]*node{}

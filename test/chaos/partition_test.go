@@ -22,8 +22,8 @@ var cuts = []struct {
 
 // A node that hosts lists is cut off.
 func TestPartitions(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 4, pace)
 		l.served()
 		for _, i := range w.rng.Perm(len(cuts)) {

@@ -10,8 +10,8 @@ import (
 // A node is stopped for longer than its lease, others take its lists over, and it goes on as if nothing had been: with requests in its
 // queues, answers and writes half done.
 func TestPauseOwner(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 4, pace)
 		l.served()
 		l.owning().pause(w.between(2*lease, 2*lease+lease/2))
@@ -24,8 +24,8 @@ func TestPauseOwner(t *testing.T) {
 
 // Two of three nodes are stopped at once, for times that overlap.
 func TestPauseTwo(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 2, pace)
 		l.served()
 		first := w.any()

@@ -11,8 +11,8 @@ import (
 // Three nodes are restarted one after the other, as a deploy does, while 200 clients use them through a gate that stays: nobody is
 // disconnected, no request fails, no push is lost, doubled or swapped.
 func TestRollingRestart(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{calm: true})
+	inWorlds(t, options{calm: true}, func(w *world) {
+		t := w.t
 		l := w.begin(40, 4, 200, time.Second)
 		l.served()
 		for _, n := range w.nodes {

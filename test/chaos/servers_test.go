@@ -7,8 +7,8 @@ import "testing"
 // The servers are killed, one after the other, and come back with their data: the bus, the store, and etcd for less and for more than the
 // lease, at the end of which no node serves.
 func TestServersAway(t *testing.T) {
-	eachRound(t, func(t *testing.T) {
-		w := newWorld(t, options{})
+	inWorlds(t, options{}, func(w *world) {
+		t := w.t
 		l := w.begin(8, 6, 4, pace)
 		l.served()
 		w.bus.away(w.between(0, lease/2))
