@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"zgame/test/chaos/seam"
 )
 
 // A node is killed, and started again: at once, which takes its lists back, and when others have taken them over.
@@ -25,6 +27,35 @@ func TestKillOwner(t *testing.T) {
 		}
 		if l.check(t) < 2 {
 			t.Error("its lists have not been taken over")
+		}
+	})
+}
+
+// An owner is killed, and then the home of its lists, which is about to claim one of them, or has just done so.
+func TestKillHomeAsItClaims(t *testing.T) {
+	inWorlds(t, options{}, func(w *world) {
+		l := w.begin(8, 6, 4, pace)
+		l.served()
+		for _, step := range []seam.Step{seam.Claim, seam.Claimed} {
+			key := l.any()
+			owner := w.owner(key)
+			hold := w.seam.Hold(seam.At{Step: step, Key: key})
+			owner.die()
+			select {
+			case <-hold.Reached():
+			case <-time.After(patience):
+				w.t.Fatalf("nobody claims %s of %s, which is dead", key, owner.id)
+			}
+			home := w.named(hold.By())
+			home.die()
+			hold.Release()
+			l.served() // by the third
+			owner.start()
+			home.start()
+			l.served()
+		}
+		if l.check(w.t) < 2 {
+			w.t.Error("its lists have not been taken over")
 		}
 	})
 }

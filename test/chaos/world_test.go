@@ -199,6 +199,16 @@ func (n *node) cut(how way, port int, d time.Duration) {
 // any draws a node that hosts lists.
 func (w *world) any() *node { return w.nodes[w.rng.IntN(len(w.nodes))] }
 
+// named returns the node with the id.
+func (w *world) named(id string) *node {
+	w.t.Helper()
+	i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.id == id })
+	if i < 0 {
+		w.t.Fatalf("there is no node %q that hosts lists", id)
+	}
+	return w.nodes[i]
+}
+
 // owning draws a node that owns lists.
 func (l *load) owning() *node { return l.w.owner(l.any()) }
 

@@ -30,6 +30,7 @@ type Listener struct {
 // Hold is one wish to hold whoever reaches a step.
 type Hold struct {
 	at      At
+	by      string        // the node that is held, before reached is closed
 	taken   bool          // a process is held by it; guarded by the listener's mu
 	reached chan struct{} // closed when a process is held
 	resume  chan struct{} // closed by Release
@@ -67,6 +68,9 @@ func (l *Listener) Hold(at At) *Hold {
 // Reached is closed when a process is held.
 func (h *Hold) Reached() <-chan struct{} { return h.reached }
 
+// By is the node that is held, once that is Reached.
+func (h *Hold) By() string { return h.by }
+
 // Release lets the process go on. It may be called more than once.
 func (h *Hold) Release() { h.once.Do(func() { close(h.resume) }) }
 
@@ -90,6 +94,7 @@ func (l *Listener) serve(c net.Conn) {
 		return
 	}
 	if h := l.take(at); h != nil {
+		h.by = at.Node
 		close(h.reached)
 		<-h.resume
 	}
