@@ -420,6 +420,7 @@ func (r *residence) left(why Reason) {
 		}
 	}
 	if why == Panicked {
+		b.sealed = false // what it was to be handed over with has ended with the actor
 		r.sh.mu.Lock()
 		r.o.orphans, r.o.orphaned = b, r.version
 		r.sh.mu.Unlock()

@@ -181,3 +181,20 @@ func (g *askedGates) note(what string, b *zmsg.Binding) {
 
 func (g *askedGates) Bind(b *zmsg.Binding)   { g.note("bind", b) }
 func (g *askedGates) Unbind(b *zmsg.Binding) { g.note("unbind", b) }
+
+// A panic while the sessions are on their way to another node: the stay behind it pushes to them, for they have not gone.
+func TestSealedByAPanic(t *testing.T) {
+	t.Parallel()
+	asked := &askedGates{}
+	o := &object{key: zmsg.Key{Type: 1, ID: "k"}}
+	r := &residence{o: o, sh: &shard{set: &ManagerSet{gates: asked}}, version: 5, actor: 9}
+	if err := r.bind(sessionAt("g", 1)); err != nil {
+		t.Fatal(err)
+	}
+	r.seal()
+	r.left(Panicked)
+	next := &residence{o: o, sh: r.sh, version: 5, actor: 9, bound: o.orphans}
+	if err := next.bind(sessionAt("g", 2)); err != nil {
+		t.Errorf("behind the panic: %v", err)
+	}
+}

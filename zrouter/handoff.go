@@ -97,7 +97,7 @@ func (t *turn) prepared(o *object, e *zmsg.Envelope) {
 	t.tell(o, &entry.Event{Kind: entry.Unprepared, Route: Route{Owner: e.Owner, Version: e.Version}})
 }
 
-// watchQuiet bounds how long what runs may hold a move up.
+// watchQuiet bounds how long what runs, and then the hooks, may hold a move up.
 func (t *turn) watchQuiet(o *object, m *move) {
 	if o.moves != m || !m.begun || o.entry.Phase != entry.Freezing && o.entry.Phase != entry.Moving {
 		return
@@ -106,7 +106,11 @@ func (t *turn) watchQuiet(o *object, m *move) {
 	if m.frozen = t.time(); m.wrote.IsZero() {
 		m.wrote = m.frozen
 	}
-	t.within(o, m, o.kind.set.QuiesceTimeout, func(t *turn) { t.tell(o, &entry.Event{Kind: entry.Unquiet}) })
+	t.within(o, m, o.kind.set.QuiesceTimeout, func(t *turn) {
+		if !t.hooksOverdue(o) {
+			t.tell(o, &entry.Event{Kind: entry.Unquiet})
+		}
+	})
 }
 
 // hint tells the new owner that it is that, and what the write had.

@@ -44,7 +44,9 @@ type Kind[S any] struct {
 	BeforeRemove func(c *Context[S]) error
 	// OnHandoff runs behind BeforeRemove. What it returns goes to the new owner besides the state, in the same write: what is
 	// in no field of the state, such as timers; sessions that Context.Bind has bound go by themselves. It may change the state too: say Dirty. An error keeps the
-	// object here.
+	// object here, and so does Delete, or Stop, in one of the two hooks. Timers are to end here, and to begin again in RemoveAborted: what one changes
+	// behind this hook is not in what is written. Hooks that have not returned within Settings.QuiesceTimeout end the transfer; what they did is taken back by
+	// RemoveAborted when they return.
 	OnHandoff func(c *Context[S]) (attachment []byte, err error)
 	// RemoveAborted runs in the object's actor, before any other message, when the transfer has not come about after BeforeRemove has
 	// agreed, and the object serves on here: it takes back what BeforeRemove and OnHandoff have done. A BeforeRemove that says no takes

@@ -231,9 +231,17 @@ func (r *residence) snapshot(zc *zactor.Context) {
 	data.Done, data.Attachment = done, attachment
 
 	t := sh.lock()
-	defer t.end()
-	if r.snap != w {
+	if r.snap != w { // the transfer did not wait for so long; or the entry has dropped it
+		back := agreed && !r.dropped
+		t.end()
+		if back {
+			r.cell.aborted(zc)
+		}
 		return
+	}
+	defer t.end()
+	if moves && err == nil && r.leaving() { // to be deleted, or given up: not by the next owner
+		err = &vetoError{errLeaving}
 	}
 	r.snap = nil
 	r.agreed = r.agreed || agreed
@@ -253,7 +261,23 @@ func (r *residence) snapshot(zc *zactor.Context) {
 	t.start(w)
 }
 
-var errEncode = errors.New("zrouter: encoding the state")
+var (
+	errEncode  = errors.New("zrouter: encoding the state")
+	errLeaving = errors.New("the object is about to leave memory, or to be deleted")
+	errHooks   = errors.New("BeforeRemove and OnHandoff have not ended in time")
+)
+
+// hooksOverdue ends a transfer whose hooks have not returned, or did not get their turn, in time: nothing is written yet. What they do
+// later is taken back when they return. It reports false where the write is under way, or none is.
+func (t *turn) hooksOverdue(o *object) bool {
+	r, w := o.res, o.write
+	if o.entry.Phase != entry.Moving || r == nil || w == nil || r.snap != w {
+		return false
+	}
+	r.snap = nil
+	t.landed(w, zstore.Record{}, &vetoError{errHooks})
+	return true
+}
 
 // closing says why the object leaves memory; called by the actor's stop.
 func (r *residence) closing() Reason {

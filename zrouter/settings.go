@@ -72,7 +72,7 @@ type Settings struct {
 	// PrepareTimeout is how long a transfer waits for the target to say that it can take the object, which serves meanwhile. Of the node
 	// alone. Defaults to 1 s.
 	PrepareTimeout time.Duration `yaml:"prepare_timeout" json:"prepare_timeout,omitempty" help:"how long a transfer waits for the target's consent"`
-	// QuiesceTimeout is how long a transfer waits for what the object runs to end, while new requests wait. Where it has not, the
+	// QuiesceTimeout is how long a transfer waits for what the object runs, and its hooks, to end, while new requests wait. Where they have not, the
 	// object goes on serving, and the transfer ends with ErrHandoff. Defaults to 2 s.
 	QuiesceTimeout time.Duration `yaml:"quiesce_timeout" json:"quiesce_timeout,omitempty" help:"how long a transfer waits for what the object runs, while new requests wait"`
 	// Remember has an object brought into memory again, without a request, after its node has died: by its home, RememberRate at a time.
