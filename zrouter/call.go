@@ -197,6 +197,9 @@ func (c *call) forwarded(r *zmsg.Reply) {
 		c.undelivered()
 		return
 	case r.Version > c.req.Hint && !r.Owner.IsZero():
+		if r.Code != zmsg.CodeOK && r.Outcome == zmsg.NotExecuted {
+			c.sent = 0 // refused on its way, perhaps, where others wait that came before it
+		}
 		c.set.learn(c.key, Route{Owner: r.Owner, Version: r.Version}, c.sent)
 	}
 	c.reply = *r
