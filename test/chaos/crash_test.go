@@ -67,7 +67,7 @@ func TestKillOwnerThatTellsTooEarly(t *testing.T) {
 		l := w.begin(8, 6, 0, pace)
 		l.served()
 		for range 3 {
-			wait(w.between(100*time.Millisecond, 400*time.Millisecond))
+			wait(w.between(200*time.Millisecond, time.Second))
 			n := l.owning()
 			n.die()
 			n.start()

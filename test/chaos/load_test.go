@@ -23,9 +23,11 @@ import (
 	"zgame/zrouter"
 )
 
-// requestTime is the deadline of one request. An operation that was not executed is asked again for retryTime.
+// requestTime is the deadline of one request, calmTime that where nothing may fail, however busy the machine is. An operation that was
+// not executed is asked again for retryTime.
 const (
 	requestTime = 4 * time.Second
+	calmTime    = 30 * time.Second
 	retryTime   = 30 * time.Second
 )
 
@@ -183,7 +185,11 @@ func (l *load) noFailures(t *testing.T) {
 }
 
 func (l *load) try(op *oracle.Op, by asker, once string, work uint32) error {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTime)
+	limit := requestTime
+	if l.w.opt.calm {
+		limit = calmTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if op.Append == 0 {
 		var c chaospb.Content

@@ -27,9 +27,9 @@ type lists struct {
 type listContext = zrouter.Context[*chaospb.List]
 
 func (l *lists) kind() zrouter.AnyKind {
-	durable := zrouter.On
+	durable, delay := zrouter.On, 500*time.Millisecond
 	if os.Getenv("CHAOS_MUTANT") == "memory" { // it tells before it has saved
-		durable = zrouter.Off
+		durable, delay = zrouter.Off, 3*time.Second
 	}
 	return zrouter.Kind[*chaospb.List]{
 		Type: chaospb.ListType, Name: "list", Version: 1,
@@ -41,7 +41,7 @@ func (l *lists) kind() zrouter.AnyKind {
 		OnAdopt:      l.adopt,
 		OnActivate:   func(c *listContext) error { l.seam.Reach(seam.Activate, c.Key().ID); return nil },
 		OnDeactivate: func(c *listContext, _ zrouter.Reason) { l.seam.Reach(seam.Deactivate, c.Key().ID) },
-		Settings:     zrouter.Settings{Durable: durable, Dedup: 512, SaveDelay: 500 * time.Millisecond},
+		Settings:     zrouter.Settings{Durable: durable, Dedup: 512, SaveDelay: delay},
 	}
 }
 
