@@ -133,10 +133,16 @@ func TestBoundSessionsEndDuringMoves(t *testing.T) {
 // X11, P14: the nodes that have the objects are replaced one by one while clients play, whose gate stays: 0 disconnects, 0 failed requests, 0 pushes that are lost,
 // doubled or swapped.
 func TestBoundSessionsThroughRollingRestart(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) { rollingRestart(t) })
+	t.Run("real servers", func(t *testing.T) { rollingRestart(t, ztest.RealServers()) })
+}
+
+func rollingRestart(t *testing.T, opts ...ztest.Option) {
+	t.Helper()
 	t.Parallel()
 	const rooms = 8
 	var a stages
-	c := ztest.Cluster(t, 3, a.app(), ztest.Settings(gateAlone))
+	c := ztest.Cluster(t, 3, a.app(), append(opts, ztest.Settings(gateAlone))...)
 	var all []*listener
 	for i := range rooms {
 		l := listen(t, c.Client(fmt.Sprint("c", i), 0))
