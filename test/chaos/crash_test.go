@@ -62,7 +62,7 @@ func TestKillHomeAsItClaims(t *testing.T) {
 
 // What the oracles are worth: nodes that tell of a success before they have saved are found out by a crash.
 func TestKillOwnerThatTellsTooEarly(t *testing.T) {
-	inWorlds(t, options{mutant: "memory"}, func(w *world) {
+	inWorlds(t, options{memory: true}, func(w *world) {
 		t := w.t
 		l := w.begin(8, 6, 0, pace)
 		l.served()

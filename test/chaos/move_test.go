@@ -86,24 +86,26 @@ func (w *world) another(n *node) *node {
 }
 
 // Lists move to and fro under load: no request fails, and nothing is lost or doubled, nor any push.
-func TestMoves(t *testing.T) {
-	inWorlds(t, options{calm: true}, func(w *world) {
-		t := w.t
-		l := w.begin(8, 6, 8, pace)
-		l.served()
-		for range 200 {
-			key := l.any()
-			from := w.owner(key)
-			move := []func(string, *node, *node) error{w.move, w.moveSilently}[w.rng.IntN(2)]
-			if err := move(key, from, w.another(from)); err != nil {
-				t.Errorf("moving %s: %v", key, err)
-			}
+func TestMoves(t *testing.T) { inWorlds(t, options{calm: true}, toAndFro) }
+
+// So it is with what was acknowledged from memory: without a crash nothing of it is lost.
+func TestMovesFromMemory(t *testing.T) { inWorlds(t, options{calm: true, memory: true}, toAndFro) }
+
+func toAndFro(w *world) {
+	l := w.begin(8, 6, 8, pace)
+	l.served()
+	for range 200 {
+		key := l.any()
+		from := w.owner(key)
+		move := []func(string, *node, *node) error{w.move, w.moveSilently}[w.rng.IntN(2)]
+		if err := move(key, from, w.another(from)); err != nil {
+			w.t.Errorf("moving %s: %v", key, err)
 		}
-		l.served()
-		l.check(t)
-		l.noFailures(t)
-		l.connected(t)
-	})
+	}
+	l.served()
+	l.check(w.t)
+	l.noFailures(w.t)
+	l.connected(w.t)
 }
 
 // Who takes part in a move is killed at each of its steps: the owner, the target, and the list's home, which is neither.

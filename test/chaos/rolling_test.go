@@ -10,19 +10,23 @@ import (
 
 // Three nodes are restarted one after the other, as a deploy does, while 200 clients use them through a gate that stays: nobody is
 // disconnected, no request fails, no push is lost, doubled or swapped.
-func TestRollingRestart(t *testing.T) {
-	inWorlds(t, options{calm: true}, func(w *world) {
-		t := w.t
-		l := w.begin(40, 4, 200, time.Second)
+func TestRollingRestart(t *testing.T) { inWorlds(t, options{calm: true}, deploy) }
+
+// Nor is anything lost that was acknowledged from memory.
+func TestRollingRestartFromMemory(t *testing.T) {
+	inWorlds(t, options{calm: true, memory: true}, deploy)
+}
+
+func deploy(w *world) {
+	l := w.begin(40, 4, 200, time.Second)
+	l.served()
+	for _, n := range w.nodes {
+		n.restart(w.rng.IntN(2) == 0)
 		l.served()
-		for _, n := range w.nodes {
-			n.restart(w.rng.IntN(2) == 0)
-			l.served()
-		}
-		l.check(t)
-		l.noFailures(t)
-		l.connected(t)
-	})
+	}
+	l.check(w.t)
+	l.noFailures(w.t)
+	l.connected(w.t)
 }
 
 // restart is what a deploy does to a node: it is told to drain, by a signal or at its admin port.

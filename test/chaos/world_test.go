@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,8 +76,8 @@ type node struct {
 type options struct {
 	// calm is a world to which nothing is done that might excuse a failure: its leases and connections bear a busy machine too.
 	calm bool
-	// mutant is a fault that the nodes have, "" for none.
-	mutant string
+	// memory has appends acknowledged before they are saved: a crash loses some.
+	memory bool
 }
 
 // newWorld makes a cluster of three nodes and a gate; all of it ends with the test.
@@ -106,7 +107,7 @@ func newWorld(t *testing.T, opt options) *world {
 		"ZGAME_NATS_URL=" + w.url("nats", busPort), "ZGAME_NATS_PING_INTERVAL=500ms", "ZGAME_ETCD_ENDPOINTS=" + w.url("http", etcdPort),
 		"ZGAME_STORE_DRIVER=kv", "ZGAME_ETCD_LEASE=" + lease.String(), "ZGAME_DRAIN_DELAY=50ms", "ZGAME_LOG_FORMAT=json",
 		"ZGAME_ADMIN_ADDRESS=:9090", "ZGAME_NODE_LOCK_DIR=" + filepath.Join(w.dir, "locks"),
-		"CHAOS_STORE=" + w.url("nats", storePort), "CHAOS_DIR=" + w.dir, "CHAOS_MUTANT=" + opt.mutant,
+		"CHAOS_STORE=" + w.url("nats", storePort), "CHAOS_DIR=" + w.dir, "CHAOS_DURABLE=" + strconv.FormatBool(!opt.memory),
 	}
 	if opt.calm {
 		w.env = append(w.env, "ZGAME_NATS_PING_INTERVAL=10s", "ZGAME_ETCD_LEASE="+(20*lease).String())

@@ -28,7 +28,7 @@ type listContext = zrouter.Context[*chaospb.List]
 
 func (l *lists) kind() zrouter.AnyKind {
 	durable, delay := zrouter.On, 500*time.Millisecond
-	if os.Getenv("CHAOS_MUTANT") == "memory" { // it tells before it has saved
+	if os.Getenv("CHAOS_DURABLE") == "false" { // it tells before it has saved
 		durable, delay = zrouter.Off, 3*time.Second
 	}
 	return zrouter.Kind[*chaospb.List]{

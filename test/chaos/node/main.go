@@ -7,7 +7,7 @@
 //	CHAOS_STORE   URL of the NATS that keeps the lists, apart from the bus
 //	CHAOS_DIR     where executions are noted (package notes), and where the seam's socket is
 //	CHAOS_HOSTS   none: it hosts no lists
-//	CHAOS_MUTANT  a fault to have, to see that the oracles find it
+//	CHAOS_DURABLE false: appends are acknowledged before they are saved
 package main
 
 import (
