@@ -80,6 +80,7 @@ type drainer struct {
 	kick      chan struct{}                                         // holds one token when step may have something to do
 	done      chan struct{}                                         // closed at the end
 	err       error                                                 // set before done is closed
+	releasing bool                                                  // nothing is moved any more; as the next two of the goroutine of run alone
 	releases  Report                                                // of releaseSome
 	seen      map[*residence]bool
 
@@ -171,6 +172,9 @@ const longStep = time.Second
 // step does what there is to do now, and says how long it may be until the next.
 func (d *drainer) step() (wait time.Duration, over bool) {
 	moves, wait, over := d.decide()
+	if d.releasing { // without mu: a move that ends by it calls over
+		return drainLook, d.s.releaseSome(d.seen, &d.releases) == 0
+	}
 	for _, m := range moves {
 		d.move(m.Key, m.To, func(e moveEnd) {
 			d.over(m, &e)
@@ -188,8 +192,8 @@ func (d *drainer) decide() (moves []drain.Move, wait time.Duration, over bool) {
 		d.lookLocked() // counts what came
 		d.report.Phase = DrainReleasing
 	}
-	if d.report.Phase == DrainReleasing {
-		return nil, drainLook, d.s.releaseSome(d.seen, &d.releases) == 0
+	if d.releasing = d.report.Phase == DrainReleasing; d.releasing {
+		return nil, 0, false
 	}
 	if d.plan.Left() == 0 { // at the end, and for what was being loaded
 		loading := d.lookLocked()

@@ -263,6 +263,42 @@ func TestDrainLeaves(t *testing.T) {
 	})
 }
 
+// A handler that runs for longer than all of the drain: the drain ends in time, says what is left and why, and its report can be read
+// all the while; what else there was has moved.
+func TestDrainOfABusyObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ids = 4
+		w := newWorld(t, "a", "b")
+		a := w.all()[0]
+		a.fill(t, ids)
+		m, err := zrouter.ManagerOf[*testpb.Log](a.set, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		worked := make(chan error, 1)
+		go func() {
+			worked <- m.Do(t.Context(), key("1"), func(c *logContext) error { time.Sleep(time.Minute); add(c, "long"); return nil })
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		rep, err := a.set.Drain(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), "1 are left") {
+			t.Errorf("got %v", err)
+		}
+		if rep.Left != 1 || rep.Moved != ids-1 || rep.Retries == 0 || !strings.Contains(rep.String(), "within quiesce_timeout") {
+			t.Errorf("%v", rep)
+		}
+		balanced(t, rep)
+		if now, ok := a.set.DrainProgress(); !ok || now.Phase != zrouter.DrainDone {
+			t.Errorf("afterwards: %+v, %v", now, ok)
+		}
+		if err := <-worked; err != nil {
+			t.Errorf("the handler: %v", err)
+		}
+	})
+}
+
 // D32: a request for an object that a draining node has just given away does not bring it back there, whoever sends it there.
 func TestDrainedNodeTakesNothingBack(t *testing.T) {
 	t.Parallel()
