@@ -127,16 +127,28 @@ func (s *sessions) bindAgain(number uint64) {
 	_ = s.bindingOp(&b, wirepb.SessionOp_SESSION_OP_BIND, number)
 }
 
-// boundLocked takes a gate's word about a bind; false where it is about something else. An owner that is none any more hears so from the
-// store.
-func (s *sessions) boundLocked(from zmsg.NodeRef, e *zmsg.Envelope) bool {
+// answeredLocked finds the bind that a gate's word is about, and forgets it; nil where it is about something else.
+func (s *sessions) answeredLocked(from zmsg.NodeRef, e *zmsg.Envelope) *pendingBind {
 	p := s.binds[e.Request]
 	if p == nil || p.b.Gate != from {
-		return false
+		return nil
 	}
 	p.timer.Stop()
 	delete(s.binds, e.Request)
-	return true
+	return p
+}
+
+// bound takes a gate's word about a bind. One that it has refused has ended the sessions for the object; an owner that is none any more hears so from the
+// store.
+func (s *sessions) bound(p *pendingBind, e *zmsg.Envelope) {
+	if e.Code == zmsg.CodeOK || e.Code == zmsg.CodeMoved {
+		return
+	}
+	for _, ref := range p.b.Sessions {
+		if w := (watch{ref, p.b.Owner.Actor}); s.forget(w) {
+			_ = s.tellClosed(w, "the gate does not bind it: "+e.Text) // a watcher that is gone has nobody else to hear it
+		}
+	}
 }
 
 // Unbind lets sessions go.

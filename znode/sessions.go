@@ -205,8 +205,9 @@ var errGateLost error = &zmsg.Error{Code: zmsg.CodeNodeLost, Outcome: zmsg.NotEx
 // joined takes the word of another gate about a join that this node asked for.
 func (s *sessions) joined(from zmsg.NodeRef, e *zmsg.Envelope) {
 	s.mu.Lock()
-	if s.boundLocked(from, e) {
+	if p := s.answeredLocked(from, e); p != nil {
 		s.mu.Unlock()
+		s.bound(p, e)
 		return
 	}
 	p, ok := s.joins[e.Request]
