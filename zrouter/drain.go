@@ -96,9 +96,6 @@ func newDrainer(ctx context.Context, s *ManagerSet) *drainer {
 	set := &s.settings
 	d := &drainer{
 		s: s, kick: make(chan struct{}, 1), done: make(chan struct{}), seen: make(map[*residence]bool), known: make(map[zmsg.Key]struct{}),
-		plan: drain.New(drain.Limits{
-			InFlight: set.DrainMoves, PerTarget: set.DrainMovesPerNode, Tries: drainTries, FirstPause: drainFirstPause, LongPause: drainLongPause,
-		}),
 	}
 	d.move = d.transfer
 	now := s.clock.Now()
@@ -107,6 +104,10 @@ func newDrainer(ctx context.Context, s *ManagerSet) *drainer {
 		left := end.Sub(now)
 		d.releaseAt = end.Add(-min(left/4, maxRelease))
 	}
+	d.plan = drain.New(drain.Limits{
+		InFlight: set.DrainMoves, PerTarget: set.DrainMovesPerNode, Tries: drainTries, FirstPause: drainFirstPause, LongPause: drainLongPause,
+		Until: d.releaseAt,
+	})
 	d.look()
 	return d
 }

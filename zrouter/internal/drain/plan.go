@@ -14,6 +14,10 @@ type Limits struct {
 	PerTarget int // of them to one node
 	Tries     int // how often an object is tried that cannot be moved for a reason of its own
 
+	// Until is when everything is to be moved; zero: no matter when. As long as that seems to work, a target has only as many moves at once as
+	// it carries out about as fast as a single one: more would make all wait for each other, and everybody else.
+	Until time.Time
+
 	FirstPause time.Duration // of a target that is busy, of an object that cannot be moved: doubled each time
 	LongPause  time.Duration // up to this, with which one that refuses everything begins
 }
@@ -65,7 +69,9 @@ type Plan struct {
 	targets map[zmsg.NodeRef]*target
 	order   []*target // as they were met: what is decided does not depend on the order of a map
 	running int
-	given   int // given up
+	given   int       // given up
+	moved   int       // and how many were by now, since
+	since   time.Time // the first call of Next
 }
 
 type place uint8
@@ -82,7 +88,7 @@ type item struct {
 	Object
 	place place
 	tries int
-	at    time.Time // isLater: when it is tried again
+	at    time.Time // isLater: when it is tried again; isRunning: when the move began
 	to    *target   // isRunning
 }
 
@@ -92,9 +98,10 @@ type target struct {
 	waiting []*item // the coldest first
 	head    int     // of waiting
 	running int
-	window  int // how many may run at once
-	good    int // moves to it that went well since window was set
-	fails   int // pauses in a row
+	window  int           // how many may run at once
+	score   int           // of the moves that ended since window was set: those that were fast less those that were slow
+	least   time.Duration // that one took
+	fails   int           // pauses in a row
 	until   time.Time
 	away    bool // until then: Away, not only Paused
 }
@@ -123,6 +130,9 @@ func (p *Plan) Running() int { return p.running }
 // Next returns the moves that are to begin now. Where it returns none it is to be called again when one has ended, or at wake, unless that
 // is zero.
 func (p *Plan) Next(now time.Time, pick Pick) (moves []Move, wake time.Time) {
+	if p.since.IsZero() {
+		p.since = now
+	}
 	for len(p.later) > 0 && !p.later[0].at.After(now) {
 		p.chill(heap.Pop(&p.later).(*item))
 	}
@@ -157,7 +167,7 @@ func (p *Plan) Next(now time.Time, pick Pick) (moves []Move, wake time.Time) {
 			stuck[from] = true
 			from.push(it, true)
 		case to == from: // which ready has found to have room
-			p.start(it, to)
+			p.start(it, to, now)
 			moves = append(moves, Move{it.Key, ref})
 		default:
 			to.push(it, false)
@@ -178,7 +188,8 @@ func (p *Plan) Ended(k zmsg.Key, r Result, now time.Time) {
 	p.running--
 	switch r {
 	case Moved:
-		t.wentWell(p.limits.PerTarget)
+		p.moved++
+		t.wentWell(now.Sub(it.at), p.limits.PerTarget, p.late(now))
 		delete(p.objects, k)
 	case Gone:
 		delete(p.objects, k)
@@ -209,8 +220,8 @@ func (p *Plan) giveUp(it *item) {
 	p.given++
 }
 
-func (p *Plan) start(it *item, t *target) {
-	it.place, it.to = isRunning, t
+func (p *Plan) start(it *item, t *target, now time.Time) {
+	it.place, it.to, it.at = isRunning, t, now
 	t.running++
 	p.running++
 }
@@ -218,7 +229,7 @@ func (p *Plan) start(it *item, t *target) {
 func (p *Plan) target(n zmsg.NodeRef) *target {
 	t := p.targets[n]
 	if t == nil {
-		t = &target{ref: n, window: p.limits.PerTarget}
+		t = &target{ref: n, window: min(firstWindow, p.limits.PerTarget)}
 		p.targets[n] = t
 		p.order = append(p.order, t)
 	}
@@ -280,12 +291,46 @@ func (t *target) standing(now time.Time) Standing {
 // room reports that it takes one more now.
 func (t *target) room(now time.Time) bool { return t.running < t.window && t.standing(now) == Open }
 
-// wentWell gives the target more at once, after as many successes as it had at once.
-func (t *target) wentWell(most int) {
+// late reports that what is left is not moved by Limits.Until, at the speed that there was so far.
+func (p *Plan) late(now time.Time) bool {
+	if p.limits.Until.IsZero() {
+		return false
+	}
+	left, past := p.limits.Until.Sub(now), now.Sub(p.since)
+	return float64(p.Left())*float64(past) > float64(p.moved)*float64(left)
+}
+
+// Of windows. A move that took up to fast times as long as the quickest one has not had to wait; one that took more than slow times as long
+// has. The quickest one is not forgotten: a window that grows makes all of them slower, and would then look right.
+const (
+	firstWindow = 4
+	leastWindow = 2
+	fast        = 3
+	slow        = 6
+)
+
+// wentWell takes how long a move took: the target has more at once when moves are fast, and less when they wait for each other, unless time
+// is short.
+func (t *target) wentWell(took time.Duration, most int, late bool) {
 	t.fails = 0
-	if t.good++; t.good >= t.window && t.window < most {
+	if t.least == 0 || took < t.least {
+		t.least = max(took, 1)
+	}
+	switch {
+	case late, took <= fast*t.least:
+		t.score++
+	case took > slow*t.least:
+		t.score--
+	}
+	switch {
+	case t.score >= t.window && t.window < most:
 		t.window++
-		t.good = 0
+		t.score = 0
+	case t.score <= -t.window && t.window > leastWindow:
+		t.window--
+		t.score = 0
+	default:
+		t.score = min(max(t.score, -t.window), t.window)
 	}
 }
 
@@ -296,7 +341,7 @@ func (t *target) pause(now time.Time, away bool, l Limits) {
 		return
 	}
 	t.fails++
-	t.window, t.good, t.away = max(1, t.window/2), 0, away
+	t.window, t.score, t.away = max(1, t.window/2), 0, away
 	d := backoff(t.fails, l.FirstPause, l.LongPause)
 	if away {
 		d = l.LongPause

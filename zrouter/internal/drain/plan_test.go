@@ -346,3 +346,68 @@ func TestEndedTwice(t *testing.T) {
 		t.Errorf("%d left, %d run", p.Left(), p.Running())
 	}
 }
+
+// carry has moves of a plan to one node take as long as took says of how many run, until nothing is left. It returns how many ran at most
+// in the end, and the time that all took.
+func carry(t *testing.T, l drain.Limits, objects int, took func(running int) time.Duration) (window int, total time.Duration) {
+	t.Helper()
+	p := drain.New(l)
+	for i := range objects {
+		p.Add(object(i, i))
+	}
+	pick := pickOf(func() []zmsg.NodeRef { return []zmsg.NodeRef{node(0)} })
+	ends := map[zmsg.Key]time.Time{}
+	now := start
+	for range 100 * objects {
+		moves, _ := p.Next(now, pick)
+		for _, m := range moves {
+			ends[m.Key] = now.Add(took(len(ends) + 1))
+		}
+		if p.Left() == 0 {
+			return window, now.Sub(start)
+		}
+		if p.Left() < objects/2 {
+			window = max(window, len(ends))
+		}
+		var first zmsg.Key
+		for k, at := range ends {
+			if first.ID == "" || at.Before(ends[first]) || at.Equal(ends[first]) && k.ID < first.ID {
+				first = k
+			}
+		}
+		now = ends[first]
+		delete(ends, first)
+		p.Ended(first, drain.Moved, now)
+	}
+	t.Fatal("it does not end")
+	return 0, 0
+}
+
+// A target has as many moves at once as it carries out about as fast as one: more only make each other wait; but all that it may have where
+// the time is short.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	l := drain.Limits{InFlight: 64, PerTarget: 16, Tries: 4, FirstPause: 50 * time.Millisecond, LongPause: time.Second}
+	const ms = time.Millisecond
+	idle := func(int) time.Duration { return 5 * ms }                                // far away, and never busy
+	serves := func(running int) time.Duration { return time.Duration(running) * ms } // one after the other
+	for _, c := range []struct {
+		name     string
+		until    time.Duration
+		took     func(int) time.Duration
+		from, to int
+	}{
+		{"one that has room for all", 0, idle, 16, 16},
+		{"one that carries them out one after the other", 0, serves, 3, 7},
+		{"the same, with time enough", 30 * time.Second, serves, 3, 7},
+		{"the same, without", 400 * ms, serves, 16, 16},
+	} {
+		l := l
+		if c.until > 0 {
+			l.Until = start.Add(c.until)
+		}
+		if got, total := carry(t, l, 2000, c.took); got < c.from || got > c.to {
+			t.Errorf("%s: %d at once, want %d to %d; it took %v", c.name, got, c.from, c.to, total)
+		}
+	}
+}
