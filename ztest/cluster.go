@@ -113,6 +113,16 @@ func (c *Nodes) Restart(k int) {
 	c.start(k)
 }
 
+// Start starts node k anew under its id, after Stop or Kill.
+func (c *Nodes) Start(k int) {
+	c.t.Helper()
+	if c.nodes[k] != nil {
+		c.t.Fatalf("ztest: Start(%d): the node runs", k)
+	}
+	c.start(k)
+	c.t.Cleanup(func() { c.Stop(k) })
+}
+
 // start starts node k, which does not run, and waits until all running nodes know it.
 func (c *Nodes) start(k int) {
 	c.t.Helper()

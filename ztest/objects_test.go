@@ -25,7 +25,8 @@ func club(id string) zmsg.Key { return zmsg.Key{Type: clubType, ID: id} }
 
 // clubs is an App whose clubs, objects, remember who has joined. It notes which nodes had each in memory.
 type clubs struct {
-	save time.Duration // 0: the default
+	save     time.Duration // 0: the default
+	remember zrouter.Switch
 
 	mu    sync.Mutex
 	stays map[string][]zmsg.NodeRef // by club
@@ -36,7 +37,7 @@ type clubContext = zrouter.Context[*chatpb.Joined]
 func (a *clubs) app() znode.App {
 	return znode.App{Name: "clubs", Objects: func(n *znode.Node) []zrouter.AnyKind {
 		return []zrouter.AnyKind{zrouter.Kind[*chatpb.Joined]{
-			Type: clubType, Name: "club", Version: 1, Settings: zrouter.Settings{SaveDelay: a.save},
+			Type: clubType, Name: "club", Version: 1, Settings: zrouter.Settings{SaveDelay: a.save, Remember: a.remember},
 			Create: func(k zmsg.Key) (*chatpb.Joined, error) { return &chatpb.Joined{Room: k.ID}, nil },
 			Handlers: []zrouter.Handler[*chatpb.Joined]{
 				zrouter.Handle(func(c *clubContext, _ *chatpb.Join) (*chatpb.Joined, error) {
@@ -319,5 +320,49 @@ func TestObjectsOfAKilledNode(t *testing.T) {
 	c.Kill(2)
 	for k := range keys {
 		ztest.Eventually(t, "it is served", func() bool { s, err := say(k); return err == nil && s.GetSeq() == 2 })
+	}
+}
+
+// Objects that are remembered are in memory again without a request when their node was killed: at the others; and where nobody is left who
+// has seen it die, as soon as one of them is asked for at a node that is started again.
+func TestRememberedObjectsOfAKilledNode(t *testing.T) {
+	t.Parallel()
+	const keys = 40
+	a := clubs{remember: zrouter.On}
+	c := ztest.Cluster(t, 2, a.app(), ztest.Settings(quick))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	m, err := zrouter.ManagerOf[*chatpb.Joined](c.Node(1).Objects(), clubType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range keys {
+		if _, err := m.MutableObject(ctx, club(fmt.Sprint(k))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stays := []zmsg.NodeRef{c.Node(1).Self(), c.Node(0).Self()}
+	back := func() bool {
+		for k := range keys {
+			if !slices.Equal(a.owners(fmt.Sprint(k)), stays) {
+				return false
+			}
+		}
+		return true
+	}
+	c.Kill(1)
+	ztest.Eventually(t, "the other has them in memory", back)
+	c.Kill(0)
+	c.Start(1)
+	if _, err := membersOf(t, c.Node(1), "0"); err != nil {
+		t.Fatal(err)
+	}
+	stays = append(stays, c.Node(1).Self())
+	ztest.Eventually(t, "they are back where they were", back)
+	for k := range keys {
+		rec, err := c.Node(1).Store().Read(ctx, club(fmt.Sprint(k)))
+		if err != nil || rec.Own.Version != 3 || rec.Own.Node != c.Node(1).Self() {
+			t.Errorf("club %d is %v's since version %d, %v", k, rec.Own.Node, rec.Own.Version, err)
+		}
 	}
 }
