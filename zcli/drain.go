@@ -187,8 +187,8 @@ func (d *drainer) gone(ctx context.Context) error {
 			switch {
 			case ctx.Err() != nil:
 				return d.notOver()
-			case err != nil: // it does not answer any more: that is what it was asked for
-				return nil
+			case err != nil:
+				return nil //nolint:nilerr // it does not answer any more: that is what it was asked for
 			}
 			_ = res.Body.Close() // what it says is not needed
 		}
