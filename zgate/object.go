@@ -31,9 +31,10 @@ type boundObjects struct {
 	heldBy atomic.Int64 // bytes that wait
 	count  atomic.Int64 // objects
 	shards [sessionShards]struct {
-		mu sync.RWMutex
-		m  map[zmsg.Key]*boundObject
-		_  [64]byte
+		mu   sync.RWMutex
+		m    map[zmsg.Key]*boundObject
+		past pastOwners // of those that are not in m
+		_    [64]byte
 	}
 }
 
@@ -64,9 +65,10 @@ type heldPush struct {
 }
 
 func (t *boundObjects) shard(k zmsg.Key) *struct {
-	mu sync.RWMutex
-	m  map[zmsg.Key]*boundObject
-	_  [64]byte
+	mu   sync.RWMutex
+	m    map[zmsg.Key]*boundObject
+	past pastOwners // of those that are not in m
+	_    [64]byte
 } {
 	return &t.shards[zmsg.HashBytes(k.ID)%sessionShards]
 }
@@ -101,6 +103,11 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 	o := sh.m[b.Key]
 	fresh := o == nil
 	if fresh {
+		if sh.past.older(b.Key, b.Version, time.Now()) {
+			sh.mu.Unlock()
+			g.count.bindOld.Inc()
+			return ErrOldOwner
+		}
 		o = &boundObject{
 			key: b.Key, order: newOrder(b), sessions: make(map[uint64]*Session),
 		}
@@ -134,6 +141,7 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 			sh.m = make(map[zmsg.Key]*boundObject)
 		}
 		sh.m[b.Key] = o
+		delete(sh.past, b.Key)
 		t.count.Add(1)
 	}
 	sh.mu.Unlock()
@@ -329,6 +337,7 @@ func (t *boundObjects) leave(o *boundObject, s *Session) (owner zmsg.Address, th
 	t.g.count.Bound.Dec()
 	if len(o.sessions) == 0 {
 		delete(sh.m, o.key)
+		sh.past.add(o.key, o.order.version, time.Now())
 		t.count.Add(-1)
 		o.gone = true
 		for i := range o.held {
