@@ -45,6 +45,16 @@ func who(c *zrouter.Context[*chatpb.RoomState], _ *chatpb.Who) (*chatpb.Members,
 	return m, nil
 }
 
+// move has a room live on the node of that id. It is asked at the node that has the room.
+func move(ctx context.Context, owner *znode.Node, room zmsg.Key, to string) (zrouter.Route, error) {
+	for _, n := range owner.Nodes() {
+		if n.Ref.ID == to {
+			return owner.Objects().Transfer(ctx, room, n.Ref)
+		}
+	}
+	return zrouter.Route{}, fmt.Errorf("there is no node %q", to)
+}
+
 func Example() {
 	app := znode.App{Name: "game", Objects: func(*znode.Node) []zrouter.AnyKind {
 		return []zrouter.AnyKind{rooms}
@@ -91,7 +101,9 @@ func Example() {
 	if route.Owner != one.Self() {
 		owner, other = two, one
 	}
-	_ = owner.Stop(ctx) // gives its objects up, saved; the other takes the lobby with the next request
+	route, err = move(ctx, owner, lobby, other.Self().ID)
+	fmt.Println(route.Owner == other.Self(), route.Version, err)
+	_ = owner.Stop(ctx) // what it had left would go to the other too
 	lines, err := zrouter.Call[chatpb.Members](ctx, other.Objects(), lobby, &chatpb.Who{})
 	fmt.Println(lines.GetMembers(), err)
 	_ = other.Stop(ctx)
@@ -101,5 +113,6 @@ func Example() {
 	// 3 <nil>
 	// 3 <nil>
 	// executed application
+	// true 2 <nil>
 	// [line 1 line 2 paid] <nil>
 }
