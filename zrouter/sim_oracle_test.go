@@ -359,7 +359,7 @@ func (o *simOracle) excused(l *simLine) bool {
 // saved checks that nothing runs while what was acknowledged from memory is unsaved for too long.
 func (o *simOracle) saved(r *simRun, k zmsg.Key, state []byte) {
 	w, p := o.w, r.p
-	if w.now-p.pausedUntil < 3*time.Second {
+	if w.now-p.pausedUntil < 3*time.Second || r.attempt != nil && r.attempt.op.name == "do" { // work may make a state smaller that cannot be saved
 		return
 	}
 	most := w.cfg.settings.MaxUnsavedAge + 3*time.Second
