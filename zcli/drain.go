@@ -136,10 +136,11 @@ func (d *drainer) follow(ctx context.Context) error {
 		if said == "" {
 			fmt.Fprintf(d.env.Stdout, "%s drains\n", d.last.Node)
 		}
-		if line := progress(&d.last); line != said {
-			said = line
+		line := progress(&d.last)
+		if line != said && d.last.Step != znode.DrainServing { // it is asked, and has not begun
 			fmt.Fprintln(d.env.Stdout, line)
 		}
+		said = line
 	}
 }
 

@@ -53,6 +53,9 @@ func TestDrain(t *testing.T) {
 		if got != c.code {
 			t.Errorf("%v: exit code %d, want %d\n%s%s", c.args, got, c.code, out, errs)
 		}
+		if strings.Contains(out, string(znode.DrainServing)) {
+			t.Errorf("%v: a node that was asked to drain is said to serve:\n%s", c.args, out)
+		}
 		for _, want := range c.want {
 			if !strings.Contains(out+errs, want) {
 				t.Errorf("%v lacks %q:\n%s%s", c.args, want, out, errs)
