@@ -8,6 +8,7 @@ import (
 
 	"zgame/examples/chat/chatpb"
 	"zgame/zbus/membus"
+	"zgame/zdiscovery"
 	"zgame/zdiscovery/memdisc"
 	"zgame/zmsg"
 	"zgame/znode"
@@ -55,6 +56,20 @@ func move(ctx context.Context, owner *znode.Node, room zmsg.Key, to string) (zro
 	return zrouter.Route{}, fmt.Errorf("there is no node %q", to)
 }
 
+// await waits until each of the nodes has all of them on its list as ready: they hear of one that has started a moment later.
+func await(ctx context.Context, nodes ...*znode.Node) {
+	for _, n := range nodes {
+		for ready := 0; ready < len(nodes) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			ready = 0
+			for _, x := range n.Nodes() {
+				if x.State == zdiscovery.Ready {
+					ready++
+				}
+			}
+		}
+	}
+}
+
 func Example() {
 	app := znode.App{Name: "game", Objects: func(*znode.Node) []zrouter.AnyKind {
 		return []zrouter.AnyKind{rooms}
@@ -78,6 +93,7 @@ func Example() {
 		return n
 	}
 	one, two := start("one"), start("two")
+	await(ctx, one, two)
 
 	lobby := zmsg.Key{Type: rooms.Type, ID: "lobby"}
 	for i, n := range []*znode.Node{one, two} {
