@@ -84,7 +84,6 @@ func (l *Link) takeDirectLocked() bool {
 // and tells whoever has to be told, from its own goroutine.
 func (l *Link) publishDirect() {
 	o := &l.outbox
-	c := o.chunk
 	o.add(0)
 	b := o.open[0]
 	err := o.send(b, l.direct)
@@ -93,11 +92,7 @@ func (l *Link) publishDirect() {
 
 	l.mu.Lock()
 	if err == nil {
-		o.chunk = nil
-		l.waiting--
-		l.bytes -= len(c.buf)
-		l.freeLocked(c)
-		l.cfg.Metrics.Waiting.Set(float64(l.requests.n))
+		o.doneLocked(o.chunk)
 	} else {
 		l.wakeLocked()
 	}

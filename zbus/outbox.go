@@ -247,15 +247,21 @@ func (o *outbox) publishChunk(c *chunk) {
 		i = o.add(i)
 	}
 	o.flush()
-	o.chunk = nil
 
 	l.mu.Lock()
+	o.doneLocked(c)
+	l.mu.Unlock()
+}
+
+// doneLocked frees a chunk that is published: it waits no longer, but for what of it was kept. Link.mu is held.
+func (o *outbox) doneLocked(c *chunk) {
+	l := o.l
 	n, size := o.kept.take() // they still wait
 	l.waiting -= c.n - n
 	l.bytes -= len(c.buf) - size
 	l.freeLocked(c)
 	l.cfg.Metrics.Waiting.Set(float64(l.requests.n))
-	l.mu.Unlock()
+	o.chunk = nil
 }
 
 // takeLocked decides for each envelope whether it is still to be sent. From here on its request counts as sent.
