@@ -19,9 +19,8 @@ import (
 
 // Known faults of handing objects over: the rows P5 to P10 of docs/faults.md.
 
-// lanes is a link that keeps the order of what one node sends another, as zbus does, and no order between lanes.
+// lanes carry what one node sends others: in order to each, as zbus does, and in no order between lanes.
 type lanes struct {
-	n  *testNode
 	mu sync.Mutex
 	to map[zmsg.NodeRef]*lane
 }
@@ -61,39 +60,6 @@ func (x *lane) run() {
 		x.mu.Unlock()
 		f()
 	}
-}
-
-// SendObject implements zrouter.Link.
-func (l *lanes) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error {
-	target := l.n.to(to)
-	if target == nil {
-		if r != nil {
-			go r.Reply(token, &zmsg.Reply{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Undelivered: true})
-		}
-		return nil
-	}
-	body, err := m.EncodedBody()
-	if err != nil {
-		return err
-	}
-	c := zmsg.NewMessage(m.ID)
-	c.CopyHead(m)
-	c.SetBody(slices.Clone(body))
-	if r != nil {
-		c.SetReplier(r, token)
-	}
-	copied := *e
-	l.in(to, func() { target.set.Receive(&copied, c) })
-	return nil
-}
-
-// SendControl implements zrouter.Link.
-func (l *lanes) SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error {
-	if target := l.n.to(to); target != nil {
-		copied := *e
-		l.in(to, func() { target.set.Control(&copied, l.n.ref) })
-	}
-	return nil
 }
 
 // P5: ten thousand numbered messages, requests and one-way ones, from every node, none of which waits for the one before, to an object that
@@ -178,11 +144,7 @@ func TestMoveToADyingNode(t *testing.T) {
 	if _, err := w.own(a, "k"); err != nil {
 		t.Fatal(err)
 	}
-	moved := make(chan error, 1)
-	go func() {
-		_, err := a.set.Transfer(t.Context(), key("k"), b.ref)
-		moved <- err
-	}()
+	moved := a.transferring("k", b.ref)
 	<-frozen
 	const requests = 500
 	done := make(outcomes, requests)
@@ -283,11 +245,7 @@ func TestMoveBounds(t *testing.T) {
 		if _, err := w.own(a, "k"); err != nil {
 			t.Fatal(err)
 		}
-		moved := make(chan error, 1)
-		go func() {
-			_, err := a.set.Transfer(t.Context(), key("k"), b.ref)
-			moved <- err
-		}()
+		moved := a.transferring("k", b.ref)
 		<-frozen
 		const requests = 200
 		done := make(outcomes, requests)
@@ -350,11 +308,7 @@ func TestMoveOfABusyObject(t *testing.T) {
 	}()
 	<-began
 	answered := make(chan error, 1)
-	moved := make(chan error, 1)
-	go func() {
-		_, err := a.set.Transfer(t.Context(), key("k"), b.ref)
-		moved <- err
-	}()
+	moved := a.transferring("k", b.ref)
 	go func() { _, err := b.append("k", "waited"); answered <- err }()
 	if err := <-moved; !errors.Is(err, zrouter.ErrHandoff) || zmsg.OutcomeOf(err) != zmsg.NotExecuted {
 		t.Error(err)

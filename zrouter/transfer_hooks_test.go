@@ -32,11 +32,7 @@ func TestTransferHooksHang(t *testing.T) {
 	if _, err := w.own(a, "k"); err != nil {
 		t.Fatal(err)
 	}
-	moved := make(chan error, 1)
-	go func() {
-		_, err := a.set.Transfer(t.Context(), key("k"), b.ref)
-		moved <- err
-	}()
+	moved := a.transferring("k", b.ref)
 	<-inside
 	answered := make(chan error, 1)
 	go func() {

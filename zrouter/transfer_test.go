@@ -27,6 +27,16 @@ func (n *testNode) transfer(k string, to *testNode, opts ...zrouter.TransferOpti
 	return r
 }
 
+// transferring moves the log k, and tells how that ended.
+func (n *testNode) transferring(k string, to zmsg.NodeRef) <-chan error {
+	moved := make(chan error, 1)
+	go func() { // ends with the transfer
+		_, err := n.set.Transfer(n.w.t.Context(), key(k), to)
+		moved <- err
+	}()
+	return moved
+}
+
 // The owner changes with the state, in one write, and the version rises by one.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
@@ -261,11 +271,7 @@ func TestTransferToNobody(t *testing.T) {
 		if _, err := w.own(a, "k"); err != nil {
 			t.Fatal(err)
 		}
-		moved := make(chan error, 1)
-		go func() {
-			_, err := a.set.Transfer(t.Context(), key("k"), zmsg.NodeRef{})
-			moved <- err
-		}()
+		moved := a.transferring("k", zmsg.NodeRef{})
 		<-frozen
 		answered := make(chan error, 1)
 		go func() {

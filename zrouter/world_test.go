@@ -85,6 +85,7 @@ type testNode struct {
 	ref   zmsg.NodeRef
 	group *zactor.Group
 	set   *zrouter.ManagerSet
+	carry func(to zmsg.NodeRef, f func()) // has f run, which delivers something
 	store *memstore.Store
 	until atomic.Int64 // unix nanoseconds; 0: for ever
 	down  atomic.Bool  // cut off from the others
@@ -117,9 +118,10 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 	link := w.link
 	if link == nil {
 		link = n
-		if w.ordered {
-			link = &lanes{n: n, to: make(map[zmsg.NodeRef]*lane)}
-		}
+	}
+	n.carry = func(_ zmsg.NodeRef, f func()) { go f() }
+	if w.ordered {
+		n.carry = (&lanes{to: make(map[zmsg.NodeRef]*lane)}).in
 	}
 	store := w.kv
 	if store == nil {
@@ -194,7 +196,7 @@ func (n *testNode) to(ref zmsg.NodeRef) *testNode {
 	return to
 }
 
-// SendObject implements zrouter.Link: synchronous, so in order.
+// SendObject implements zrouter.Link.
 func (n *testNode) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message, r zmsg.Replier, token uint64) error {
 	target := n.to(to)
 	if target == nil {
@@ -210,12 +212,12 @@ func (n *testNode) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message
 	}
 	c := zmsg.NewMessage(m.ID)
 	c.CopyHead(m)
-	c.SetBody(body)
+	c.SetBody(slices.Clone(body)) // it may be the sender's again before it has arrived
 	if r != nil {
 		c.SetReplier(r, token)
 	}
 	copied := *e
-	go target.set.Receive(&copied, c)
+	n.carry(to, func() { target.set.Receive(&copied, c) })
 	return nil
 }
 
@@ -223,7 +225,7 @@ func (n *testNode) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message
 func (n *testNode) SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error {
 	if target := n.to(to); target != nil {
 		copied := *e
-		go target.set.Control(&copied, n.ref)
+		n.carry(to, func() { target.set.Control(&copied, n.ref) })
 	}
 	return nil
 }
