@@ -334,19 +334,21 @@ func (t *target) wentWell(took time.Duration, most int, late bool) {
 	}
 }
 
-// pause leaves the target alone for a while. Those of one pause count once.
+// pause leaves the target alone for a while, from the last that it did not take. Those of one pause count once.
 func (t *target) pause(now time.Time, away bool, l Limits) {
 	if now.Before(t.until) {
 		t.away = t.away || away
-		return
+	} else {
+		t.fails++
+		t.window, t.score, t.away = max(1, t.window/2), 0, away
 	}
-	t.fails++
-	t.window, t.score, t.away = max(1, t.window/2), 0, away
 	d := backoff(t.fails, l.FirstPause, l.LongPause)
 	if away {
 		d = l.LongPause
 	}
-	t.until = now.Add(d)
+	if until := now.Add(d); until.After(t.until) {
+		t.until = until
+	}
 }
 
 func (t *target) empty() bool { return t.head == len(t.waiting) }

@@ -98,8 +98,12 @@ func (m *model) end(k zmsg.Key, r drain.Result) {
 	case drain.Moved, drain.Gone:
 		delete(m.left, k)
 	case drain.Busy, drain.Refused:
-		if !m.now.Before(m.busy[to]) { // those of one pause count once
-			m.busy[to] = m.now.Add(limits.FirstPause)
+		pause := limits.FirstPause
+		if r == drain.Refused {
+			pause = limits.LongPause
+		}
+		if until := m.now.Add(pause); until.After(m.busy[to]) {
+			m.busy[to] = until
 		}
 	case drain.Failed:
 		m.failed[k]++
