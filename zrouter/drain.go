@@ -106,7 +106,7 @@ func newDrainer(ctx context.Context, s *ManagerSet) *drainer {
 	}
 	d.plan = drain.New(drain.Limits{
 		InFlight: set.DrainMoves, PerTarget: set.DrainMovesPerNode, Tries: drainTries, FirstPause: drainFirstPause, LongPause: drainLongPause,
-		Until: d.releaseAt,
+		Until: d.releaseAt, PerSecond: set.DrainRate,
 	})
 	d.look()
 	return d

@@ -85,6 +85,9 @@ type Settings struct {
 	// node, likewise. Of the node alone. Default to 64 and 16.
 	DrainMoves        int `yaml:"drain_moves" json:"drain_moves,omitempty" help:"objects that a drain moves at once"`
 	DrainMovesPerNode int `yaml:"drain_moves_per_node" json:"drain_moves_per_node,omitempty" help:"of them to one node"`
+	// DrainRate is how many objects a node that drains begins to move in a second, 1 to 2^20, as long as all are moved in time like that. Of the
+	// node alone. Defaults to 2100.
+	DrainRate int `yaml:"drain_rate" json:"drain_rate,omitempty" help:"objects that a drain moves in a second, while the time allows"`
 
 	// StoreTimeout is how long one call of the store may take. The outcome of a write that takes longer counts as unknown. Of the
 	// node alone. Defaults to 4 s: twice that and QuiesceTimeout fit the time-out of calls, see FitCalls.
@@ -102,7 +105,7 @@ func DefaultSettings() Settings {
 		CacheRetryInterval: 256 * time.Millisecond, ObjectRetryInterval: 256 * time.Millisecond,
 		RetryMaxTTL: 3, TransferMaxTTL: 16, MaxHops: 3,
 		SaveDelay: 5 * time.Second, MaxQueue: 1024, MaxQueueBytes: 1 << 20, MaxWaiting: 1 << 16, MaxWaitingBytes: 256 << 20, MaxRoutes: 1 << 20,
-		Durable: Off, ReleaseOnIdle: On, Remember: Off, RememberRate: 1000, DrainMoves: 64, DrainMovesPerNode: 16,
+		Durable: Off, ReleaseOnIdle: On, Remember: Off, RememberRate: 1000, DrainMoves: 64, DrainMovesPerNode: 16, DrainRate: 2100,
 		PrepareTimeout: time.Second, QuiesceTimeout: 2 * time.Second,
 		StoreTimeout: 4 * time.Second, StoreOps: 256,
 	}
@@ -118,6 +121,7 @@ const (
 	maxDedup        = 1024
 	maxStoreOps     = 1 << 16
 	maxDrainMoves   = 1 << 16
+	maxDrainRate    = 1 << 20
 	maxRemember     = 1 << 20
 )
 
@@ -158,6 +162,7 @@ func (s Settings) merge(k Settings) Settings {
 	over(&s.RememberRate, k.RememberRate)
 	over(&s.DrainMoves, k.DrainMoves)
 	over(&s.DrainMovesPerNode, k.DrainMovesPerNode)
+	over(&s.DrainRate, k.DrainRate)
 	over(&s.StoreTimeout, k.StoreTimeout)
 	over(&s.StoreOps, k.StoreOps)
 	return s
@@ -228,6 +233,7 @@ func (s Settings) validate() error {
 	between("remember_rate", s.RememberRate, 1, maxRemember)
 	between("drain_moves", s.DrainMoves, 1, maxDrainMoves)
 	between("drain_moves_per_node", s.DrainMovesPerNode, 1, maxDrainMoves)
+	between("drain_rate", s.DrainRate, 1, maxDrainRate)
 	return errors.Join(faults...)
 }
 
@@ -262,6 +268,7 @@ func (s Settings) ofNode() error {
 		{"remember_rate", s.RememberRate != 0},
 		{"drain_moves", s.DrainMoves != 0},
 		{"drain_moves_per_node", s.DrainMovesPerNode != 0},
+		{"drain_rate", s.DrainRate != 0},
 		{"store_timeout", s.StoreTimeout != 0},
 		{"store_ops", s.StoreOps != 0},
 	} {

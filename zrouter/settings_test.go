@@ -43,6 +43,7 @@ remember: false
 remember_rate: 1000
 drain_moves: 64
 drain_moves_per_node: 16
+drain_rate: 2100
 store_timeout: 4s
 store_ops: 256`)
 	s := Settings{}.withDefaults()
@@ -170,7 +171,7 @@ func TestSettingsOfTheNode(t *testing.T) {
 	node := []string{
 		"cache_free_timeout", "transfer_max_ttl", "max_hops", "max_queue", "max_waiting", "max_waiting_bytes", "max_routes", "max_objects", "prepare_timeout",
 		"store_timeout", "store_ops",
-		"remember_rate", "drain_moves", "drain_moves_per_node",
+		"remember_rate", "drain_moves", "drain_moves_per_node", "drain_rate",
 	}
 	var s Settings
 	v := reflect.ValueOf(&s).Elem()

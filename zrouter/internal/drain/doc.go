@@ -12,6 +12,7 @@
 //
 //   - At most Limits.InFlight moves run, at most Limits.PerTarget to one node; a node that says that it is busy is left alone for a while,
 //     and has fewer at once then. It has no more at once than it carries out without a wait, unless the time is short.
+//   - No more than Limits.PerSecond begin in a second, but where the time is short.
 //   - An object is moved by one move at a time, and to the node that the placement names among those that take objects.
 //   - For each target the object for which nothing came for the longest time goes first.
 //   - While something is left, a move runs, or Next names a time to ask again, or all that is left is given up.

@@ -14,6 +14,9 @@ type Limits struct {
 	PerTarget int // of them to one node
 	Tries     int // how often an object is tried that cannot be moved for a reason of its own
 
+	// PerSecond is how many moves begin in a second, evenly, as long as what is left is moved in time like that; 0: as many as the targets take.
+	PerSecond int
+
 	// Until is when everything is to be moved; zero: no matter when. As long as that seems to work, a target has only as many moves at once as
 	// it carries out about as fast as a single one: more would make all wait for each other, and everybody else.
 	Until time.Time
@@ -72,6 +75,7 @@ type Plan struct {
 	given   int       // given up
 	moved   int       // and how many were by now, since
 	since   time.Time // the first call of Next
+	next    time.Time // when the next move may begin, but for slack
 }
 
 type place uint8
@@ -143,7 +147,7 @@ func (p *Plan) Next(now time.Time, pick Pick) (moves []Move, wake time.Time) {
 		return Open
 	}
 	stuck := make(map[*target]bool) // nobody else can have what waits for it
-	for p.running < p.limits.InFlight {
+	for p.running < p.limits.InFlight && p.paced(now) {
 		from := p.ready(now)
 		if from == nil && len(p.cold) == 0 {
 			if from = p.stalled(now, stuck); from == nil {
@@ -168,6 +172,7 @@ func (p *Plan) Next(now time.Time, pick Pick) (moves []Move, wake time.Time) {
 			from.push(it, true)
 		case to == from: // which ready has found to have room
 			p.start(it, to, now)
+			p.next = p.after(now)
 			moves = append(moves, Move{it.Key, ref})
 		default:
 			to.push(it, false)
@@ -269,6 +274,9 @@ func (p *Plan) wake(now time.Time) (at time.Time) {
 	if len(p.later) > 0 {
 		sooner(p.later[0].at)
 	}
+	if !p.paced(now) {
+		sooner(p.next.Add(-slack))
+	}
 	for _, t := range p.order {
 		if !t.empty() && t.standing(now) != Open {
 			sooner(t.until)
@@ -290,6 +298,28 @@ func (t *target) standing(now time.Time) Standing {
 
 // room reports that it takes one more now.
 func (t *target) room(now time.Time) bool { return t.running < t.window && t.standing(now) == Open }
+
+// slack is how much may be made up for after a wait: whoever calls Next at wake is never quite in time.
+const slack = 2 * time.Millisecond
+
+// paced reports that a move may begin now.
+func (p *Plan) paced(now time.Time) bool { return !now.Before(p.next.Add(-slack)) }
+
+// after is when the next move may begin, after one that begins now: 1/Limits.PerSecond later, or sooner where the time is short. An eighth
+// of it is kept for what goes wrong.
+func (p *Plan) after(now time.Time) time.Time {
+	if p.limits.PerSecond == 0 {
+		return time.Time{}
+	}
+	gap := time.Second / time.Duration(p.limits.PerSecond)
+	if !p.limits.Until.IsZero() {
+		gap = min(gap, max(0, p.limits.Until.Sub(now)*7/8)/time.Duration(max(1, p.Left())))
+	}
+	if p.next.Before(now.Add(-slack)) {
+		return now.Add(gap)
+	}
+	return p.next.Add(gap)
+}
 
 // late reports that what is left is not moved by Limits.Until, at the speed that there was so far.
 func (p *Plan) late(now time.Time) bool {

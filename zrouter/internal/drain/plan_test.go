@@ -125,8 +125,10 @@ func (m *model) keys() []zmsg.Key {
 func TestPlanModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
+		paced := limits
+		paced.PerSecond = rapid.SampledFrom([]int{0, 0, 1, 30, 1000}).Draw(t, "per second")
 		m := &model{
-			t: t, plan: drain.New(limits), now: start, left: map[zmsg.Key]bool{}, running: map[zmsg.Key]zmsg.NodeRef{},
+			t: t, plan: drain.New(paced), now: start, left: map[zmsg.Key]bool{}, running: map[zmsg.Key]zmsg.NodeRef{},
 			failed: map[zmsg.Key]int{}, busy: map[zmsg.NodeRef]time.Time{},
 		}
 		for n := range rapid.IntRange(1, 5).Draw(t, "nodes") {
@@ -412,6 +414,58 @@ func TestWindow(t *testing.T) {
 		}
 		if got, total := carry(t, l, 2000, c.took); got < c.from || got > c.to {
 			t.Errorf("%s: %d at once, want %d to %d; it took %v", c.name, got, c.from, c.to, total)
+		}
+	}
+}
+
+// Moves begin evenly, no more in a second than they may, what a late caller has missed included up to a point; and faster than that only
+// where the time is short, so that all are moved in it.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	const objects = 1000
+	pick := pickOf(func() []zmsg.NodeRef { return []zmsg.NodeRef{node(0)} })
+	for _, c := range []struct {
+		name  string
+		until time.Duration
+		late  time.Duration // by so much Next is called after the time that it named
+		took  [2]time.Duration
+	}{
+		{"without an end", 0, 0, [2]time.Duration{9950 * time.Millisecond, 10 * time.Second}},
+		{"with time enough", time.Minute, 0, [2]time.Duration{9950 * time.Millisecond, 10 * time.Second}},
+		{"by one who is a little late", 0, time.Millisecond, [2]time.Duration{9950 * time.Millisecond, 10 * time.Second}},
+		{"by one who is late", 0, 10 * time.Millisecond, [2]time.Duration{15 * time.Second, 20 * time.Second}},
+		{"where time is short", 4 * time.Second, 0, [2]time.Duration{3 * time.Second, 4 * time.Second}},
+		{"where there is none", time.Nanosecond, 0, [2]time.Duration{0, 0}},
+	} {
+		l := limits
+		l.PerSecond = 100
+		if c.until > 0 {
+			l.Until = start.Add(c.until)
+		}
+		p := drain.New(l)
+		for i := range objects {
+			p.Add(object(i, i))
+		}
+		now := start
+		var last []time.Time
+		for range 10 * objects {
+			moves, wake := p.Next(now, pick)
+			for _, m := range moves {
+				p.Ended(m.Key, drain.Moved, now)
+				last = append(last, now)
+				if n := len(last); c.until == 0 && n > 10 && now.Sub(last[n-11]) < 95*time.Millisecond {
+					t.Fatalf("%s: ten moves within %v", c.name, now.Sub(last[n-11]))
+				}
+			}
+			if p.Left() == 0 {
+				break
+			}
+			if len(moves) == 0 {
+				now = wake.Add(c.late)
+			}
+		}
+		if took := now.Sub(start); p.Left() > 0 || took < c.took[0] || took > c.took[1] {
+			t.Errorf("%s: %d are left, it took %v, want %v to %v", c.name, p.Left(), took, c.took[0], c.took[1])
 		}
 	}
 }
