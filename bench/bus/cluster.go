@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"zgame/bench/benchpb"
+	"zgame/bench/internal/child"
 	"zgame/zactor"
 	"zgame/zmsg"
 )
@@ -19,7 +20,7 @@ const bodyBytes = 64
 
 // Cluster is this process as a node, and the two others.
 type Cluster struct {
-	server, other *process
+	server, other *child.Process
 	here          *node
 	echo          zactor.Ref
 	body          []byte
@@ -35,10 +36,10 @@ func Open(profiles string) (c *Cluster, err error) {
 		}
 	}()
 	var url, actor string
-	if c.server, url, err = start("nats", "", profiles); err != nil {
+	if c.server, url, err = child.Start("nats", "", profiles); err != nil {
 		return c, err
 	}
-	if c.other, actor, err = start("node", url, profiles); err != nil {
+	if c.other, actor, err = child.Start("node", url, profiles); err != nil {
 		return c, err
 	}
 	id, err := strconv.ParseUint(actor, 10, 64)
@@ -59,10 +60,10 @@ func (c *Cluster) Close() error {
 		errs = append(errs, c.here.close())
 	}
 	if c.other != nil {
-		errs = append(errs, c.other.stop())
+		errs = append(errs, c.other.Stop())
 	}
 	if c.server != nil {
-		errs = append(errs, c.server.stop())
+		errs = append(errs, c.server.Stop())
 	}
 	return errors.Join(errs...)
 }

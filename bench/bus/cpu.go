@@ -12,7 +12,7 @@ const tick = 10 * time.Millisecond
 
 // cpu returns the CPU time that the three processes have used, where there is a /proc to look it up.
 func (c *Cluster) cpu() (sum time.Duration) {
-	for _, pid := range []int{os.Getpid(), c.server.cmd.Process.Pid, c.other.cmd.Process.Pid} {
+	for _, pid := range []int{os.Getpid(), c.server.PID(), c.other.PID()} {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil {
 			return 0

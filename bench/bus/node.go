@@ -3,7 +3,6 @@ package bus
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync/atomic"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"zgame/bench/benchpb"
+	"zgame/bench/internal/child"
 	"zgame/zactor"
 	"zgame/zbus"
 	"zgame/zbus/natsbus"
@@ -89,8 +89,8 @@ func (n *node) close() error {
 }
 
 // runNode is the process of the other node.
-func runNode(ready func(string)) error {
-	n, err := openNode("b", os.Getenv(serverEnv))
+func runNode(p *child.Parent) error {
+	n, err := openNode("b", p.Arg)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,8 @@ func runNode(ready func(string)) error {
 		err = n.respond()
 	}
 	if err == nil {
-		ready(strconv.FormatUint(ref.Address().Actor, 10))
+		p.Say(strconv.FormatUint(ref.Address().Actor, 10))
+		p.Hear() // nothing: until the one that started it lets go
 	}
 	return errors.Join(err, n.close())
 }

@@ -4,42 +4,20 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"regexp"
-	"runtime"
-	"strings"
 	"time"
 
 	"zgame/bench/bus"
+	"zgame/bench/internal/child"
+	"zgame/bench/internal/command"
 )
 
-func main() {
-	if was, err := bus.Child(); was {
-		exit(err)
-		return
-	}
-	exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-func exit(err error) {
-	switch {
-	case err == nil:
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, "bus:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("bus", bus.Child, run) }
 
 func run(args []string, out, progress io.Writer) (err error) {
-	flags := flag.NewFlagSet("bus", flag.ContinueOnError)
-	flags.SetOutput(progress)
+	flags := command.Flags("bus", progress)
 	rounds := flags.Int("rounds", 9, "how often everything is measured; the median counts")
 	d := flags.Duration("time", 500*time.Millisecond, "length of one measurement")
 	only := flags.String("only", "", "regular expression of the rows to measure, by key")
@@ -56,7 +34,7 @@ func run(args []string, out, progress io.Writer) (err error) {
 	if !ok {
 		return fmt.Errorf("-measure %q: want both, bare or link", *measure)
 	}
-	rows, err := rowsOf(*only)
+	rows, err := command.Pick(*only, bus.Rows(), func(r bus.Row) string { return r.Key })
 	if err != nil {
 		return err
 	}
@@ -65,7 +43,7 @@ func run(args []string, out, progress io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	stop, err := bus.Profile(*profiles, "measuring")
+	stop, err := child.Profile(*profiles, "measuring")
 	if err != nil {
 		return err
 	}
@@ -78,28 +56,9 @@ func run(args []string, out, progress io.Writer) (err error) {
 	if *asJSON {
 		return writeJSON(out, results)
 	}
-	fmt.Fprintf(out, "%s, %s/%s, GOMAXPROCS %d, %d rounds of %v, %s, took %v. Ratios within a round; medians.\n\n", runtime.Version(),
-		runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), *rounds, *d, began.Format(time.DateOnly), time.Since(began).Round(time.Second))
+	fmt.Fprintf(out, "%s, %d rounds of %v, %s, took %v. Ratios within a round; medians.\n\n", command.Machine(), *rounds, *d,
+		began.Format(time.DateOnly), time.Since(began).Round(time.Second))
 	return bus.WriteTable(out, results)
-}
-
-func rowsOf(only string) ([]bus.Row, error) {
-	re, err := regexp.Compile(only)
-	if err != nil {
-		return nil, fmt.Errorf("-only: %w", err)
-	}
-	var rows []bus.Row
-	var keys []string
-	for _, r := range bus.Rows() {
-		keys = append(keys, r.Key)
-		if re.MatchString(r.Key) {
-			rows = append(rows, r)
-		}
-	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("-only %q matches no row; there are %s", only, strings.Join(keys, ", "))
-	}
-	return rows, nil
 }
 
 // jsonRow is a row as a program reads it.
@@ -121,10 +80,5 @@ func writeJSON(w io.Writer, results []bus.Result) error {
 	for i, r := range results {
 		rows[i] = jsonRow{r.Row.Key, r.Row.Work, r.Row.Unit, r.Row.Aim, r.Bare, r.Link, r.BareCPU, r.LinkCPU, bus.Median(r.Ratios()), r.Verdict()}
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(map[string]any{
-		"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "gomaxprocs": runtime.GOMAXPROCS(0),
-		"date": time.Now().UTC().Format(time.RFC3339), "rows": rows,
-	})
+	return command.WriteJSON(w, rows)
 }

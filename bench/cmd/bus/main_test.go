@@ -2,27 +2,16 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"zgame/bench/bus"
+	"zgame/bench/internal/commandtest"
 )
 
-func TestMain(m *testing.M) {
-	if was, err := bus.Child(); was {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { commandtest.Main(m, bus.Child) }
 
 // Every row, briefly, in three processes: each job fails by itself when an answer is wrong or a message was not handled.
 func TestRun(t *testing.T) {

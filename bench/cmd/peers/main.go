@@ -4,35 +4,21 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"zgame/bench"
+	"zgame/bench/internal/command"
 )
 
-func main() {
-	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			os.Exit(2)
-		}
-		fmt.Fprintln(os.Stderr, "peers:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main("peers", nil, run) }
 
 func run(args []string, out, progress io.Writer) error {
 	m := bench.Full()
-	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
-	flags.SetOutput(progress)
+	flags := command.Flags("peers", progress)
 	rounds := flags.Int("rounds", 5, "how often everything is measured; the median counts")
 	flags.DurationVar(&m.Time, "time", m.Time, "length of one timed measurement")
 	flags.DurationVar(&m.Idle, "idle", m.Idle, "how long idle actors are watched")
@@ -45,7 +31,7 @@ func run(args []string, out, progress io.Writer) error {
 	if *rounds < 1 || m.Time <= 0 || m.Idle <= 0 {
 		return fmt.Errorf("-rounds %d -time %v -idle %v: want at least 1, and positive durations", *rounds, m.Time, m.Idle)
 	}
-	rows, err := rowsOf(*only)
+	rows, err := command.Pick(*only, bench.Rows(), func(r bench.Row) string { return r.Key })
 	if err != nil {
 		return err
 	}
@@ -62,8 +48,8 @@ func run(args []string, out, progress io.Writer) error {
 	if *asJSON {
 		return writeJSON(out, results)
 	}
-	fmt.Fprintf(out, "%s, %s/%s, GOMAXPROCS %d, %d rounds of %v, %s, took %v. Rows with \"1.0 is\": ratios within a round; "+
-		"others: the value. Medians.\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), *rounds, m.Time,
+	fmt.Fprintf(out, "%s, %d rounds of %v, %s, took %v. Rows with \"1.0 is\": ratios within a round; "+
+		"others: the value. Medians.\n\n", command.Machine(), *rounds, m.Time,
 		began.Format(time.DateOnly), time.Since(began).Round(time.Second))
 	return bench.WriteTable(out, results)
 }
@@ -74,25 +60,6 @@ func names() []string {
 		names = append(names, s.Name())
 	}
 	return names
-}
-
-func rowsOf(only string) ([]bench.Row, error) {
-	re, err := regexp.Compile(only)
-	if err != nil {
-		return nil, fmt.Errorf("-only: %w", err)
-	}
-	var rows []bench.Row
-	var keys []string
-	for _, r := range bench.Rows() {
-		keys = append(keys, r.Key)
-		if re.MatchString(r.Key) {
-			rows = append(rows, r)
-		}
-	}
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("-only %q matches no row; there are %s", only, strings.Join(keys, ", "))
-	}
-	return rows, nil
 }
 
 func systemsOf(list string) ([]bench.System, error) {
@@ -143,10 +110,5 @@ func writeJSON(w io.Writer, results []bench.Result) error {
 		}
 		rows[i] = row
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(map[string]any{
-		"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "gomaxprocs": runtime.GOMAXPROCS(0),
-		"date": time.Now().UTC().Format(time.RFC3339), "rows": rows,
-	})
+	return command.WriteJSON(w, rows)
 }

@@ -2,27 +2,15 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"zgame/bench/internal/commandtest"
 	"zgame/bench/transfer"
 )
 
-func TestMain(m *testing.M) {
-	if was, err := transfer.Child(); was {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { commandtest.Main(m, transfer.Child) }
 
 // Everything, briefly: what must hold on any machine is looked at, what is fast is not.
 func TestRun(t *testing.T) {
