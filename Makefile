@@ -94,9 +94,13 @@ bench-bus: ## two nodes over NATS in three processes next to the bare client: on
 bench-transfer: ## requests while objects move, while a node drains and after one is killed: one table (TRANSFER='-only storm -moves 1000')
 	cd bench && go run ./cmd/transfer $(TRANSFER)
 
+bench-gate: ## a gate next to a bare TCP echo, each on one core, clients on another: one table of ratios (GATE='-rounds 3 -only echo')
+	cd bench && go run ./cmd/gate $(GATE)
+
 bench-smoke: ## every benchmark once
 	go test -run '^$$' -bench . -benchtime 1x ./...
 	$(MAKE) bench-bus BUS='-rounds 1 -time 20ms'
+	$(MAKE) bench-gate GATE='-rounds 1 -time 20ms -scale 50 -idle 200ms -stream 10'
 
 docs: ## links between the documents lead somewhere
 	go test ./internal/doctest
@@ -118,4 +122,4 @@ ci: ## everything CI runs; what needs the browser or Node is installed by .ci/ru
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
-.PHONY: help build cross test race chaos lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-transfer bench-smoke docs vuln clean ci
+.PHONY: help build cross test race chaos lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-transfer bench-gate bench-smoke docs vuln clean ci

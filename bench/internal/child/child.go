@@ -183,6 +183,8 @@ func (p *Process) Kill() error {
 	}
 	for range p.lines { // until the pipe is closed
 	}
-	<-p.done // says that it was killed
+	if err := <-p.done; err == nil {
+		return fmt.Errorf("bench: the process %s had ended before it was killed", p.role)
+	}
 	return nil
 }
