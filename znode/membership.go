@@ -48,12 +48,27 @@ func (n *Node) announce(ctx context.Context) error {
 	return n.currentMember().Update(ctx, n.record(*n.state.Load()))
 }
 
-// announceReady tells the others that this node serves, and starts to tell changes of its routes. It waits, not for long, until the
-// node's own list says so: objects are placed on nodes that the list has as ready.
+// announceReady tells the others that this node serves, and starts to tell changes of its routes, and to keep its place: that may have been
+// lost since it joined, where something stood still for longer than the lease. It waits, not for long, until the node's own list says that it
+// serves: objects are placed on nodes that the list has as ready.
 func (n *Node) announceReady(ctx context.Context) error {
 	n.setState(zdiscovery.Ready)
-	if err := n.announce(ctx); err != nil {
-		return err
+	n.settle()
+	for {
+		err := n.announce(ctx)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, zdiscovery.ErrLost) {
+			return err
+		}
+		select { // stay finds another place, and announces the node there
+		case err := <-n.out:
+			return err
+		case <-ctx.Done():
+			return err
+		case <-time.After(rejoinPause):
+		}
 	}
 	n.singletons.begin()
 	late := time.NewTimer(stopStep)
@@ -79,6 +94,9 @@ func (n *Node) touch() {
 func (n *Node) follow(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.cancel = cancel
+	stay, leave := context.WithCancel(run)
+	n.leave = leave
+	n.settle = func() { n.stays.Go(func() { n.stay(stay) }) } // ends when Stop calls leave
 	lists, err := n.backends.Discovery.Watch(run)
 	if err != nil {
 		return err
@@ -99,9 +117,6 @@ func (n *Node) follow(ctx context.Context) error {
 		}
 	})
 	n.loops.Go(func() { n.announceLoop(run) })
-	stay, leave := context.WithCancel(run)
-	n.leave = leave
-	n.stays.Go(func() { n.stay(stay) }) // ends when Stop calls leave
 	if every := n.cfg.Settings.Node.LoadInterval; every > 0 {
 		n.loops.Go(func() { n.loadLoop(run, every) })
 	}

@@ -106,7 +106,8 @@ type Node struct {
 	telling  chan struct{}      // holds one token while the record is made and written: an older one never lands later
 	cancel   context.CancelFunc // ends the node's goroutines
 	loops    sync.WaitGroup
-	leave    context.CancelFunc // ends stay
+	settle   func()             // starts stay
+	leave    context.CancelFunc // ends it
 	stays    sync.WaitGroup     // stay's goroutine
 	out      chan error         // takes one: why the node cannot be in the cluster any more
 	drain    draining
@@ -161,7 +162,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		{"load the list of nodes", limit, n.follow},
 		{"set up the application", limit, n.setup},
 		{"open the ports", limit, n.open},
-		{"announce the node", limit, n.announceReady},
+		{"announce the node", limit + n.cfg.Settings.Etcd.Lease*5/4, n.announceReady}, // it may have to join again
 	}
 	bounded := func(limit time.Duration, run func(context.Context) error) error {
 		ctx, done := context.WithTimeout(ctx, limit)

@@ -237,6 +237,34 @@ func TestBadSettingsAreRefused(t *testing.T) {
 	}
 }
 
+// A node whose place is lost before it has started, because something stood still for longer than the lease, takes another and starts.
+func TestPlaceLostDuringStart(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	var lost zmsg.NodeRef
+	n := start(t, r.config("n1", znode.App{Setup: func(n *znode.Node) error {
+		lost = n.Self()
+		if !r.disc.Expire("n1") {
+			t.Error("it was not on the list")
+		}
+		return nil
+	}}))
+	if err := n.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if lost.Epoch == 0 || n.Self().Epoch <= lost.Epoch {
+		t.Errorf("it is %v, and was %v", n.Self(), lost)
+	}
+	eventually(t, "it is on the list as ready", func() bool {
+		for _, o := range n.Nodes() {
+			if o.Ref == n.Self() {
+				return o.State == zdiscovery.Ready && o.Gate == n.GateURL()
+			}
+		}
+		return false
+	})
+}
+
 // A node whose lease ended, and whose id another process has taken meanwhile, must not go on: Wait ends with an error.
 func TestTakenIDEndsTheNode(t *testing.T) {
 	r := newRig()
