@@ -76,7 +76,7 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
 	if err := servers.forgetNodes(); err != nil {
 		return err
 	}
-	list, err := devSettings(f, servers)
+	list, err := devSettings(app, f, servers)
 	if err != nil {
 		return err
 	}
@@ -89,14 +89,17 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
 	return runAll(ctx, env, app, list, pages, log)
 }
 
-// devSettings makes the settings of each node: loopback, text messages allowed.
-func devSettings(f devFlags, servers *Servers) ([]znode.Settings, error) {
+// devSettings makes the settings of each node: loopback, text messages allowed, names for logins unless the program has its own.
+func devSettings(app znode.App, f devFlags, servers *Servers) ([]znode.Settings, error) {
 	var list []znode.Settings
 	for k := range f.nodes {
 		s := znode.DefaultSettings()
 		s.Node.ID, s.Log.Level = "n"+strconv.Itoa(k+1), f.level
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = servers.NATSURL(), []string{servers.EtcdEndpoint()}, "kv"
 		s.Gate.Text = true
+		if app.Auth == nil {
+			s.Gate.Auth.Kind = "dev"
+		}
 		s.Drain.Timeout, s.Drain.Delay = 5*time.Second, time.Second
 		for _, p := range []struct {
 			flag, base string

@@ -91,7 +91,9 @@ func middlewareOf(app znode.App) ([]zactor.Middleware, error) {
 	if app.Middleware == nil {
 		return nil, nil
 	}
-	n, err := znode.New(znode.Config{Settings: znode.DefaultSettings(), App: app})
+	s := znode.DefaultSettings()
+	s.Gate.Enabled = false
+	n, err := znode.New(znode.Config{Settings: s, App: app})
 	if err != nil {
 		return nil, err
 	}

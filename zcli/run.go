@@ -26,7 +26,8 @@ func runCommand(app znode.App) Command {
 				return fmt.Errorf("the settings have faults:\n%w", err)
 			}
 			if *check {
-				_, err := fmt.Fprint(env.Stdout, s.Text())
+				fmt.Fprint(env.Stdout, s.Text())
+				_, err := znode.New(znode.Config{Settings: s, App: app})
 				return err
 			}
 			log, err := logging.New(env.Stderr, s.Log.Level, s.Log.Format)

@@ -54,3 +54,21 @@ func NewGate(reg Registerer) *Gate {
 			"Failed joins and leaves of groups at the bus, each tried again."),
 	}
 }
+
+// Auth is what an authenticator of signed tokens counts.
+type Auth struct {
+	// Tokens by result: ok, expired, early, audience, issuer, subject, signature, algorithm, key (unknown), malformed.
+	Tokens   CounterVec
+	KeyLoads CounterVec // loads of keys from their source, by result: ok, failed
+	Keys     Gauge      // as of the last load
+}
+
+// NewAuth makes the set; reg may be nil.
+func NewAuth(reg Registerer) *Auth {
+	m := maker{reg, "auth"}
+	return &Auth{
+		Tokens:   m.counterVec("tokens_total", "Tokens of logins by result.", "result"),
+		KeyLoads: m.counterVec("key_loads_total", "Loads of the keys that tokens are signed with, by result.", "result"),
+		Keys:     m.gauge("keys", "Keys that tokens may be signed with."),
+	}
+}

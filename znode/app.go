@@ -52,6 +52,9 @@ type App struct {
 	// Files are the message types that text clients may use and whose ids must not clash. Defaults to all that are
 	// linked into the program.
 	Files []protoreflect.FileDescriptor
+	// Auth, if set, makes what decides who a client is, where gate.auth.kind is empty. It is called once for each node with a gate,
+	// before Setup: n has its settings, Logger and Registerer. An authenticator with a method Close() error is closed when the node stops.
+	Auth func(n *Node) (zgate.Authenticator, error)
 	// OnNoRoute, if set, is asked about client messages that nobody handles.
 	OnNoRoute zgate.NoRouteHook
 }

@@ -134,7 +134,7 @@ func TestStartWithoutServers(t *testing.T) {
 	s := znode.DefaultSettings()
 	s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = "nats://user:secret@"+nats, []string{"http://" + etcd}, "kv"
 	s.Gate.Address, s.Admin.Address, s.Page.Address = freePort(t), freePort(t), freePort(t)
-	s.Start.Timeout = time.Second
+	s.Start.Timeout, s.Gate.Auth.Kind = time.Second, "dev"
 	n, err := znode.New(znode.Config{Settings: s, App: znode.App{}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -12,7 +13,7 @@ import (
 )
 
 // newGate makes the node's gate; its port opens with Gate.Start.
-func (n *Node) newGate(self zmsg.NodeRef, registry *zmsg.Registry) (*zgate.Gate, error) {
+func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Registry) (*zgate.Gate, error) {
 	s := &n.cfg.Settings.Gate
 	var secure *tls.Config
 	if s.TLS.Cert != "" {
@@ -22,10 +23,14 @@ func (n *Node) newGate(self zmsg.NodeRef, registry *zmsg.Registry) (*zgate.Gate,
 		}
 		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
+	auth, err := n.newAuth(ctx)
+	if err != nil {
+		return nil, err
+	}
 	drain := &n.cfg.Settings.Drain
 	return zgate.New(zgate.Config{
 		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TLS: secure,
-		Auth: zgate.DevAuth{}, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
+		Auth: auth, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
 		Tell: n.tell, Ack: n.sessions.ack,
 		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
 		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, PushWait: s.PushWait,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"runtime/debug"
@@ -88,6 +89,7 @@ type Node struct {
 	dispatcher  *zroute.Dispatcher
 	group       *zactor.Group
 	gate        *zgate.Gate
+	auth        io.Closer // of the gate; nil: nothing to close
 	sessions    *sessions
 	watches     *watches
 	singletons  *singletons
@@ -122,6 +124,9 @@ type Node struct {
 func New(cfg Config) (*Node, error) {
 	if err := cfg.Settings.Validate(); err != nil {
 		return nil, err
+	}
+	if g := &cfg.Settings.Gate; g.Enabled && g.Auth.Kind == "" && cfg.App.Auth == nil {
+		return nil, errNoAuth
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -259,6 +264,9 @@ func (n *Node) Stop(ctx context.Context) error {
 	if n.gate != nil {
 		try("close the gate", n.gate.Shutdown(ctx))
 	}
+	if n.auth != nil {
+		try("close the authenticator", n.auth.Close())
+	}
 	if n.group != nil {
 		try("stop the actors", n.group.Shutdown(ctx))
 	}
@@ -324,7 +332,7 @@ func (n *Node) join(ctx context.Context) error {
 }
 
 // wire makes the parts and ties them together. Nothing runs yet.
-func (n *Node) wire(context.Context) error {
+func (n *Node) wire(ctx context.Context) error {
 	s, self := &n.cfg.Settings, n.Self()
 	registry, err := zmsg.NewRegistry(n.cfg.App.Files...) // on nodes without a gate too: ids that clash fail every start
 	if err != nil {
@@ -379,7 +387,7 @@ func (n *Node) wire(context.Context) error {
 	if !s.Gate.Enabled {
 		return nil
 	}
-	n.gate, err = n.newGate(self, registry)
+	n.gate, err = n.newGate(ctx, self, registry)
 	n.sessions.gate = n.gate
 	return err
 }

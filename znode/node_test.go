@@ -39,7 +39,7 @@ func newRig() *rig { return &rig{membus.New(), memdisc.New(), memstore.New()} }
 
 func (r *rig) config(id string, app znode.App) znode.Config {
 	s := znode.DefaultSettings()
-	s.Node.ID = id
+	s.Node.ID, s.Gate.Auth.Kind = id, "dev"
 	s.Gate.Address, s.Admin.Address, s.Page.Address = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	s.Drain.Delay = time.Millisecond
 	return znode.Config{Settings: s, App: app, Backends: znode.Backends{Bus: r.bus.Bus(), Discovery: r.disc.Discovery(), Store: r.store.Share()}}

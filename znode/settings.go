@@ -48,7 +48,7 @@ type Settings struct {
 
 		PushWait time.Duration `yaml:"push_wait" help:"how long pushes of an object's new owner wait for the old one's last; then clients are told of a gap"`
 
-		Auth string `yaml:"auth" help:"dev: the token is the user's name, for trusted networks only"`
+		Auth AuthSettings `yaml:"auth"`
 		TLS  struct {
 			Cert string `yaml:"cert" help:"PEM file; with key: the gate speaks TLS"`
 			Key  string `yaml:"key" help:"PEM file"`
@@ -133,7 +133,7 @@ func DefaultSettings() Settings {
 	s.Gate.Enabled, s.Gate.Address = true, ":7000"
 	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
 	s.Gate.PushWait = time.Second
-	s.Gate.Auth = "dev"
+	s.Gate.Auth.Skew, s.Gate.Auth.Refresh = 30*time.Second, 5*time.Minute
 	s.Admin.Address = "127.0.0.1:9090"
 	s.NATS.URL = "nats://127.0.0.1:4222"
 	s.NATS.PingInterval, s.NATS.MaxPings = 5*time.Second, 2
@@ -233,7 +233,7 @@ func (s *Settings) Validate() error {
 	}
 	oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", s.Log.Format, "text", "json")
-	oneOf("gate.auth", s.Gate.Auth, "dev")
+	faults = append(faults, s.Gate.Auth.faults()...)
 	oneOf("store.driver", s.Store.Driver, "mongo", "kv")
 	address := func(key, value string, mayBeEmpty bool) {
 		if value == "" && mayBeEmpty {

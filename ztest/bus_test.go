@@ -162,6 +162,7 @@ func TestNATSStartsLate(t *testing.T) {
 	s := znode.DefaultSettings()
 	s.Node.ID = "n1"
 	s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = fmt.Sprint("nats://127.0.0.1:", ports[0]), []string{"http://" + etcd.Endpoint()}, "kv"
+	s.Gate.Auth.Kind = "dev"
 	s.Gate.Address, s.Admin.Address, s.Page.Address = gate, "127.0.0.1:0", ""
 	n, err := znode.New(znode.Config{Settings: s, App: none})
 	if err != nil {

@@ -129,7 +129,7 @@ func (c *Nodes) start(k int) {
 	s := znode.DefaultSettings()
 	s.Node.ID = fmt.Sprintf("n%d", k+1)
 	s.Gate.Address, s.Page.Address, s.Admin.Address = "127.0.0.1:0", "", "127.0.0.1:0"
-	s.Gate.Text = true
+	s.Gate.Text, s.Gate.Auth.Kind = true, "dev"
 	s.Node.LockDir = "" // the nodes of a test live in one process
 	s.Drain.Timeout, s.Drain.Delay = 5*time.Second, 10*time.Millisecond
 	cfg := znode.Config{App: c.app, Logger: c.opts.logger}

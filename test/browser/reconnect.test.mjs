@@ -13,7 +13,7 @@ test("a node is killed and started again", { timeout: 180_000 }, async (t) => {
   const start = async (id) => {
     const n = nodes[id];
     n.program = new Program(t, `node ${id}`, ["run"], {
-      ZGAME_NODE_ID: id, ZGAME_GATE_ADDRESS: `127.0.0.1:${n.gate}`, ZGAME_PAGE_ADDRESS: `127.0.0.1:${n.page}`,
+      ZGAME_NODE_ID: id, ZGAME_GATE_AUTH_KIND: "dev", ZGAME_GATE_ADDRESS: `127.0.0.1:${n.gate}`, ZGAME_PAGE_ADDRESS: `127.0.0.1:${n.page}`,
       ZGAME_ADMIN_ADDRESS: "127.0.0.1:0", ZGAME_GATE_ORIGINS: origins, ZGAME_NATS_URL: nats, ZGAME_ETCD_ENDPOINTS: etcd,
       ZGAME_ETCD_LEASE: "3s", ZGAME_STORE_DRIVER: "kv", ZGAME_DRAIN_DELAY: "50ms",
     });

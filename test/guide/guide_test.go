@@ -66,7 +66,7 @@ func TestFirstTenMinutes(t *testing.T) {
 	if help := run(t, dir, "./server", "help"); !strings.Contains(help, "dev ") || !strings.Contains(help, "run ") {
 		t.Errorf("help lacks dev or run:\n%s", help)
 	}
-	if settings := run(t, dir, "./server", "run", "--check"); !strings.Contains(settings, "gate:") {
+	if settings := run(t, dir, "env", "ZGAME_GATE_AUTH_KIND=dev", "./server", "run", "--check"); !strings.Contains(settings, "gate:") {
 		t.Errorf("run --check prints no settings:\n%s", settings)
 	}
 	gate, stop := serve(t, dir)

@@ -199,7 +199,7 @@ func (c *cluster) start(id string) *node {
 	c.t.Helper()
 	gate, admin := freePort(c.t), freePort(c.t)
 	env := append([]string{
-		"ZGAME_NODE_ID=" + id, "ZGAME_GATE_ADDRESS=127.0.0.1:" + gate, "ZGAME_ADMIN_ADDRESS=127.0.0.1:" + admin,
+		"ZGAME_NODE_ID=" + id, "ZGAME_GATE_AUTH_KIND=dev", "ZGAME_GATE_ADDRESS=127.0.0.1:" + gate, "ZGAME_ADMIN_ADDRESS=127.0.0.1:" + admin,
 	}, c.env...)
 	n := &node{program: start(c.t, id, env, "run"), gate: "ws://127.0.0.1:" + gate + "/ws", admin: "http://127.0.0.1:" + admin}
 	n.find(`node is ready`)
@@ -486,7 +486,7 @@ func TestMissingServers(t *testing.T) {
 	gate, nats, etcd, mongo := freePort(t), freePort(t), freePort(t), freePort(t)
 	begin := time.Now()
 	p := start(t, "run", []string{
-		"ZGAME_GATE_ADDRESS=127.0.0.1:" + gate, "ZGAME_NATS_URL=nats://127.0.0.1:" + nats, "ZGAME_START_TIMEOUT=2s",
+		"ZGAME_GATE_AUTH_KIND=dev", "ZGAME_GATE_ADDRESS=127.0.0.1:" + gate, "ZGAME_NATS_URL=nats://127.0.0.1:" + nats, "ZGAME_START_TIMEOUT=2s",
 		"ZGAME_ETCD_ENDPOINTS=http://127.0.0.1:" + etcd, "ZGAME_STORE_MONGO_URI=mongodb://user:hush@127.0.0.1:" + mongo,
 	}, "run")
 	if code := p.exit(); code != 1 {

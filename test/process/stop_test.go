@@ -26,7 +26,7 @@ func TestStopLosesNothing(t *testing.T) {
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			env := append([]string{
-				"ZGAME_NODE_ID=" + k.name, "ZGAME_GATE_ADDRESS=127.0.0.1:0", "ZGAME_ADMIN_ADDRESS=127.0.0.1:0",
+				"ZGAME_NODE_ID=" + k.name, "ZGAME_GATE_AUTH_KIND=dev", "ZGAME_GATE_ADDRESS=127.0.0.1:0", "ZGAME_ADMIN_ADDRESS=127.0.0.1:0",
 				"ZGAME_DRAIN_TIMEOUT=" + k.drain, "QUEUE_MICROSECONDS=" + k.microseconds,
 			}, c.env...)
 			p := startBinary(t, k.name, bin, env, "run")
