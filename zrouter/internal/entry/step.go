@@ -411,11 +411,6 @@ func (s *step) forget(saved bool) {
 //go:noinline
 func (s *step) loaded() {
 	s.Phase = Active
-	if s.resumed {
-		s.Phase = Checking
-		s.startRead()
-		return
-	}
 	s.goOn()
 }
 
@@ -424,6 +419,11 @@ func (s *step) loaded() {
 //go:noinline
 func (s *step) goOn() {
 	if s.Phase != Active || s.Unknown {
+		return
+	}
+	if s.resumed {
+		s.Phase = Checking
+		s.startRead()
 		return
 	}
 	if !s.Suspended {
@@ -492,7 +492,7 @@ func (s *step) resume() {
 	case Active, Checking:
 		s.Phase, s.resumed = Checking, true
 		s.startRead()
-	case Loading:
+	case Loading, Releasing, Freezing, Moving: // where it serves on afterwards
 		s.resumed = true
 	}
 }
