@@ -7,9 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"zgame/zdiscovery"
 	"zgame/zmsg"
 	"zgame/zrouter"
 	"zgame/zrouter/internal/testpb"
@@ -75,6 +77,42 @@ func TestDeliverByID(t *testing.T) {
 	}
 	if _, err := zrouter.Call[testpb.Lines](t.Context(), gate.set, zmsg.Key{Type: 99, ID: "x"}, &testpb.Get{}); !errors.Is(err, zrouter.ErrNoNode) {
 		t.Errorf("a type that nobody hosts: %v", err)
+	}
+}
+
+// Where the last node that hosts a kind goes, who asks is told to try again, and not that there is no such thing, as long as that may be
+// for a moment.
+func TestKindGoneForAMoment(t *testing.T) {
+	t.Parallel()
+	kind := func(k ...zdiscovery.Kind) *zdiscovery.Snapshot {
+		return &zdiscovery.Snapshot{Nodes: []zdiscovery.Node{{Ref: zmsg.NodeRef{ID: "n", Epoch: 1}, Kinds: k}}}
+	}
+	a := zdiscovery.Kind{Type: 1, Adverts: []zmsg.Advert{{ID: 11}, {ID: 12}}}
+	b := zdiscovery.Kind{Type: 2, Adverts: []zmsg.Advert{{ID: 21}, {ID: 12}}} // 12 has changed hands
+	now := time.Unix(1000, 0)
+	var o *zrouter.Owners
+	for _, step := range []struct {
+		after time.Duration
+		list  *zdiscovery.Snapshot
+		want  string
+	}{
+		{0, kind(a), "11:1 12:1"},
+		{0, kind(), "11:1? 12:1?"},
+		{zrouter.GoneFor / 2, kind(b), "11:1? 12:2 21:2"},
+		{zrouter.GoneFor/2 - 1, kind(b), "11:1? 12:2 21:2"},
+		{1, kind(b), "12:2 21:2"},
+		{0, kind(), "12:2? 21:2?"},
+		{zrouter.GoneFor - 1, kind(a), "11:1 12:1 21:2?"},
+		{zrouter.GoneFor, kind(), "11:1? 12:1?"},
+	} {
+		now = now.Add(step.after)
+		o = zrouter.NextOwners(step.list, o, now)
+		if got := zrouter.OwnersText(o, now); got != step.want {
+			t.Fatalf("%q, want %q", got, step.want)
+		}
+	}
+	if got := zrouter.OwnersText(o, now.Add(zrouter.GoneFor)); got != "" {
+		t.Errorf("for ever: %q", got)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -22,24 +23,37 @@ type ownedID struct {
 	typ    uint32
 	field  protowire.Number // of the key in the body; 0: the session's user
 	client bool
+	until  time.Time // no node hosts the kind, and it is not forgotten before; zero: one does
 }
+
+// goneFor is how long the ids of a kind that no node hosts any more are the kind's still: its nodes are being started again, or cannot be
+// seen, and who asks is to try again.
+const goneFor = time.Minute
 
 // owned returns the table, made anew where the list has changed.
 func (s *ManagerSet) owned() *owners {
 	snap := s.members.Nodes()
-	if o := s.owns.Load(); o != nil && o.of == snap {
-		return o
+	old := s.owns.Load()
+	if old != nil && old.of == snap {
+		return old
 	}
+	o := newOwners(snap, s.kinds, old, s.clock.Now())
+	s.owns.Store(o)
+	return o
+}
+
+// newOwners is what the list says, after old, which may be nil.
+func newOwners(snap *zdiscovery.Snapshot, own map[uint32]*kind, old *owners, now time.Time) *owners {
 	o := &owners{of: snap, ids: make(map[uint32]ownedID), typs: make(map[uint32]bool)}
 	add := func(typ uint32, ads []zmsg.Advert) {
 		o.typs[typ] = true
 		for _, a := range ads {
 			if _, there := o.ids[a.ID]; !there {
-				o.ids[a.ID] = ownedID{typ, protowire.Number(a.KeyField), a.Client}
+				o.ids[a.ID] = ownedID{typ: typ, field: protowire.Number(a.KeyField), client: a.Client}
 			}
 		}
 	}
-	for _, k := range s.kinds {
+	for _, k := range own {
 		add(k.typ, k.adverts)
 	}
 	for i := range snap.Nodes {
@@ -47,16 +61,30 @@ func (s *ManagerSet) owned() *owners {
 			add(k.Type, k.Adverts)
 		}
 	}
-	s.owns.Store(o)
+	if old == nil {
+		return o
+	}
+	for id, was := range old.ids {
+		if _, there := o.ids[id]; there || was.over(now) {
+			continue
+		}
+		if was.until.IsZero() {
+			was.until = now.Add(goneFor)
+		}
+		o.ids[id] = was
+	}
 	return o
 }
 
+// over reports that the id is nobody's any more.
+func (i *ownedID) over(now time.Time) bool { return !i.until.IsZero() && !now.Before(i.until) }
+
 func (s *ManagerSet) known(typ uint32) bool { return s.owned().typs[typ] }
 
-// Owns reports whether messages of the id are for objects.
+// Owns reports whether messages of the id are for objects: those of a kind that a node hosts, or has hosted up to a minute ago.
 func (s *ManagerSet) Owns(id uint32) bool {
-	_, ok := s.owned().ids[id]
-	return ok
+	i, ok := s.owned().ids[id]
+	return ok && (i.until.IsZero() || !i.over(s.clock.Now()))
 }
 
 var (
@@ -66,8 +94,8 @@ var (
 
 // Deliver takes a message whose id belongs to a kind for the object that it names by the field marked (zgame.key). Where its type marks
 // none, or the field is empty, it is for the object of the kind that the client's session is bound to, and where it is to none, and the type marks
-// none, for that of the session's user. Errors: as DeliverObject; zmsg.ErrNoRoute where no node hosts such a kind, or clients may not
-// send the id; zmsg.ErrBadRequest, CodeUnauthorized where no object is named.
+// none, for that of the session's user. Errors: as DeliverObject, so ErrNoNode where the last node that hosted the kind has just gone; zmsg.ErrNoRoute
+// where no node hosts such a kind, or clients may not send the id; zmsg.ErrBadRequest, CodeUnauthorized where no object is named.
 func (s *ManagerSet) Deliver(m *zmsg.Message) error {
 	id, ok := s.owned().ids[m.ID]
 	if !ok || m.Client && !id.client {
