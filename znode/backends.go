@@ -41,11 +41,12 @@ func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg
 		wg.Go(func() {
 			err := f()
 			_, refused := errors.AsType[*natsbus.RefusedError](err)
+			_, access := errors.AsType[*accessError](err)
 			switch {
 			case errors.Is(err, errKeptInNATS):
 				errs[i] = fmt.Errorf("%s: %w", part, err)
-			case refused:
-				errs[i] = fmt.Errorf("%s at %s cannot be used: %w", part, address, err) // natsHint says what to look at
+			case refused, access: // which say what to look at
+				errs[i] = fmt.Errorf("%s at %s cannot be used: %w", part, address, err)
 			case err != nil:
 				errs[i] = fmt.Errorf("%s at %s is not there: %w\n  start it, or %s", part, address, err, without)
 			}
@@ -69,8 +70,12 @@ func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg
 	}
 	if b.Discovery == nil {
 		open(1, "etcd", strings.Join(s.Etcd.Endpoints, ", "), dev, func() error {
+			secure, err := etcdTLS(s)
+			if err != nil {
+				return err
+			}
 			disc, err := etcddisc.New(etcddisc.Config{
-				Endpoints: s.Etcd.Endpoints, Username: s.Etcd.User, Password: s.Etcd.Password, Prefix: "/" + s.Node.Cluster,
+				Endpoints: s.Etcd.Endpoints, TLS: secure, Username: s.Etcd.User, Password: s.Etcd.Password, Prefix: "/" + s.Node.Cluster,
 				TTL: s.Etcd.Lease, Gone: old.gone, Logger: log, Metrics: zmetrics.NewDiscovery(reg),
 			})
 			if err != nil {
@@ -80,7 +85,7 @@ func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg
 			probe, cancel := context.WithCancel(ctx)
 			defer cancel()
 			_, err = disc.Watch(probe) // reads the list once, or says why not
-			return err
+			return etcdHint(s, secure, err)
 		})
 	}
 	if b.Store == nil {

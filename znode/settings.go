@@ -78,12 +78,7 @@ type Settings struct {
 		PingInterval time.Duration `yaml:"ping_interval" help:"how often a connection is checked"`
 		MaxPings     int           `yaml:"max_pings" help:"pings without an answer that end it; silence is noticed after (max_pings + 1) x ping_interval at the latest"`
 	} `yaml:"nats"`
-	Etcd struct {
-		Endpoints []string      `yaml:"endpoints"`
-		User      string        `yaml:"user"`
-		Password  string        `yaml:"password" secret:"true"`
-		Lease     time.Duration `yaml:"lease" help:"a dead node is gone after this time"`
-	} `yaml:"etcd"`
+	Etcd  etcdSettings `yaml:"etcd"`
 	Store struct {
 		Driver string `yaml:"driver" help:"mongo, kv (NATS JetStream)"`
 		Mongo  struct {
@@ -150,6 +145,20 @@ func DefaultSettings() Settings {
 	s.Start.Timeout = 10 * time.Second
 	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay = 25*time.Second, time.Second, 2*time.Second
 	return s
+}
+
+// etcdSettings is where etcd is, and how the node is let in.
+type etcdSettings struct {
+	Endpoints []string      `yaml:"endpoints" help:"https:// insists on TLS"`
+	User      string        `yaml:"user"`
+	Password  string        `yaml:"password" secret:"true"`
+	Lease     time.Duration `yaml:"lease" help:"a dead node is gone after this time"`
+	TLS       struct {
+		CA       string `yaml:"ca" help:"PEM file: who may have signed the servers' certificates; default: whom the system trusts"`
+		Cert     string `yaml:"cert" help:"PEM file; with key: the certificate that the node shows"`
+		Key      string `yaml:"key" help:"PEM file"`
+		Insecure bool   `yaml:"insecure" help:"take any certificate: for development only"`
+	} `yaml:"tls"`
 }
 
 // maxWeight bounds node.weight: a slip of the hand is not to take everything.
@@ -261,6 +270,7 @@ func (s *Settings) Validate() error {
 		link("nats.url", strings.TrimSpace(u), "nats", "tls", "ws", "wss")
 	}
 	faults = append(faults, s.natsFaults()...)
+	faults = append(faults, s.etcdFaults()...)
 	if len(s.Etcd.Endpoints) == 0 {
 		fault("etcd.endpoints: expected at least one, such as http://127.0.0.1:2379")
 	}
