@@ -40,12 +40,57 @@ func AppendFrame(dst []byte, f *Frame) []byte {
 // AppendPacketFrame appends f as one more frame of the wirepb.Packet in dst: a packet is a concatenation of such
 // pieces. Like AppendFrame otherwise.
 func AppendPacketFrame(dst []byte, f *Frame) []byte {
+	if f.Text == "" && f.Control == nil && f.Code == 0 && f.Outcome == 0 {
+		return appendPlain(dst, f)
+	}
 	if !utf8.ValidString(f.Text) {
 		g := *f
 		g.Text = clean(f.Text)
 		return appendFrame(appendHead(dst, packetFrames, g.size()), &g)
 	}
 	return appendFrame(appendHead(dst, packetFrames, f.size()), f)
+}
+
+// appendPlain is AppendPacketFrame for what nearly all frames are: kind, id, seq, body and time-out. What stands before the body is put
+// together first, and its length in front of it.
+func appendPlain(dst []byte, f *Frame) []byte {
+	const room = 11 // for the frame's own tag and length
+	var h [room + 11 + 6 + 11 + 11]byte
+	i := room
+	if f.Kind != 0 {
+		h[i] = frameKind<<3 | byte(protowire.VarintType)
+		i = putUvarint(h[:], i+1, uint64(f.Kind))
+	}
+	if f.ID != 0 {
+		h[i] = frameID<<3 | byte(protowire.VarintType)
+		i = putUvarint(h[:], i+1, uint64(f.ID))
+	}
+	if f.Seq != 0 {
+		h[i] = frameSeq<<3 | byte(protowire.VarintType)
+		i = putUvarint(h[:], i+1, f.Seq)
+	}
+	n := len(f.Body)
+	if n > 0 {
+		h[i] = frameBody<<3 | byte(protowire.BytesType)
+		i = putUvarint(h[:], i+1, uint64(n))
+	}
+	n += i - room
+	if f.TimeoutMs != 0 {
+		n += 1 + protowire.SizeVarint(uint64(f.TimeoutMs))
+	}
+	from := room - 2
+	if n < 0x80 {
+		h[from+1] = byte(n)
+	} else {
+		from = room - 1 - protowire.SizeVarint(uint64(n))
+		putUvarint(h[:], from+1, uint64(n))
+	}
+	h[from] = packetFrames<<3 | byte(protowire.BytesType)
+	dst = append(append(dst, h[from:i]...), f.Body...)
+	if f.TimeoutMs == 0 {
+		return dst
+	}
+	return appendNumber(dst, frameTimeout, uint64(f.TimeoutMs))
 }
 
 // size is the number of bytes that appendFrame appends.
@@ -78,6 +123,51 @@ func appendFrame(b []byte, f *Frame) []byte {
 // Errors wrap ErrMalformed; f is not to be used then.
 func (f *Frame) Decode(b []byte) error {
 	*f = Frame{}
+	// First what nearly every frame has, in its shortest form; whatever else comes is for the loop behind.
+	for len(b) > 1 {
+		tag, v, n := b[0], uint64(b[1]), 2
+		if v >= 0x80 {
+			v &= 0x7f
+			for shift := 7; ; shift += 7 {
+				if n == len(b) || n > 8 { // the last two bytes of the longest numbers have rules of their own
+					return f.decode(b)
+				}
+				c := b[n]
+				n++
+				if v |= uint64(c&0x7f) << (shift & 63); c < 0x80 {
+					break
+				}
+			}
+		}
+		switch tag {
+		case frameKind<<3 | byte(protowire.VarintType):
+			f.Kind = wirepb.FrameKind(v)
+		case frameID<<3 | byte(protowire.VarintType):
+			f.ID = uint32(v)
+		case frameSeq<<3 | byte(protowire.VarintType):
+			f.Seq = v
+		case frameTimeout<<3 | byte(protowire.VarintType):
+			f.TimeoutMs = uint32(v)
+		case frameBody<<3 | byte(protowire.BytesType):
+			if v > uint64(len(b)-n) {
+				return f.decode(b)
+			}
+			end := n + int(v)
+			f.Body = b[n:end:end]
+			n = end
+		default:
+			return f.decode(b)
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return f.decode(b)
+}
+
+// decode is Decode of fields that follow others.
+func (f *Frame) decode(b []byte) error {
 	var fl field
 	for len(b) > 0 {
 		n := fl.next(b)
@@ -140,6 +230,12 @@ func (f *Frame) Decode(b []byte) error {
 // it. Call it while the rest is not empty; how many frames a packet may have is the caller's limit. A packet that has
 // bytes but no frame is malformed. f aliases packet as in Decode. Errors wrap ErrMalformed.
 func NextFrame(packet []byte, f *Frame) (rest []byte, err error) {
+	// What nearly all packets are: a frame of less than 128 bytes, and behind it nothing or another one.
+	if n := len(packet); n > 1 && packet[0] == packetFrames<<3|byte(protowire.BytesType) && packet[1] < 0x80 {
+		if end := 2 + int(packet[1]); end == n || end < n && packet[end] == packetFrames<<3|byte(protowire.BytesType) {
+			return packet[end:], f.Decode(packet[2:end:end])
+		}
+	}
 	var fl field
 	for b := packet; len(b) > 0; {
 		n := fl.next(b)

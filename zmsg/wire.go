@@ -112,6 +112,17 @@ func alias(b []byte) (s string, ok bool) {
 // the text of an error may come from anywhere.
 func clean(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
 
+// putUvarint writes v into b, which has the room, at i, and returns where it ends.
+func putUvarint(b []byte, i int, v uint64) int {
+	for v >= 0x80 {
+		b[i] = byte(v) | 0x80
+		v >>= 7
+		i++
+	}
+	b[i] = byte(v)
+	return i + 1
+}
+
 // tagSize is the size of a field's tag.
 func tagSize(n protowire.Number) int {
 	if n < 16 {
