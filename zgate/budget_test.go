@@ -5,6 +5,7 @@ package zgate
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"zgame/zmsg"
 )
@@ -33,7 +34,7 @@ func TestAllocationBudget(t *testing.T) {
 			m.Release()
 		}
 	})
-	c := &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}}
+	c := &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}, readAt: time.Now()}
 	c.timer.conn = c
 	s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}}
 	c.session.Store(s)
@@ -43,7 +44,7 @@ func TestAllocationBudget(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		buf.Reset()
 		buf.Write(packet)
-		if v := s.handle(message{opBinary, buf}); v != nil {
+		if v := s.handle(message{opBinary, buf.Bytes()}); v != nil {
 			t.Fatal(v)
 		}
 		c.reset()

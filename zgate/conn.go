@@ -51,9 +51,11 @@ type conn struct {
 	wsFailed bool   // gorilla reads no more
 	control  bucket // of heartbeats
 
-	in     *chunk // what has come and gorilla has not taken yet, nil if nothing
-	inAt   int    // how much of it has been taken
-	reads  int    // since the socket had nothing
+	in     *chunk        // what has come and has not been taken yet, nil if nothing
+	inAt   int           // how much of it has been taken
+	buf    *bytes.Buffer // of the message that is being handled, nil: it lies in in
+	readAt time.Time     // when something came the last time
+	reads  int           // since the socket had nothing
 	readN  int
 	onRead func(fd uintptr) bool
 
@@ -92,21 +94,25 @@ func (c *conn) Read(p []byte) (int, error) {
 	if c.raw == nil {
 		n, err = c.receiveInto(p)
 	} else {
-		if c.in == nil {
+		if c.in == nil || c.inAt == len(c.in.b) {
+			c.dropIn()
 			err = c.receive()
 		}
-		if c.in != nil {
-			n = copy(p, c.in.b[c.inAt:])
+		if err == nil {
+			// No more than a frame at a time: what follows it may be for direct.
+			n, err = c.guard.frame(c.in.b[c.inAt:][:min(len(p), len(c.in.b)-c.inAt)])
+			copy(p, c.in.b[c.inAt:c.inAt+n])
 			if c.inAt += n; c.inAt == len(c.in.b) {
 				c.dropIn()
 			}
 		}
+		return n, err
+	}
+	if err == nil {
+		err = c.guard.scan(p[:n])
 	}
 	if err != nil {
 		return 0, err
-	}
-	if v := c.guard.scan(p[:n]); v != nil {
-		return 0, v
 	}
 	return n, nil
 }
@@ -147,7 +153,8 @@ func (c *conn) received(n int, err error) error {
 		err = io.EOF
 	}
 	if c.readErr = err; err == nil {
-		c.heard.Store(c.g.now())
+		c.readAt = time.Now()
+		c.heard.Store(c.g.at(c.readAt))
 		c.corked.Store(c.session.Load() != nil)
 	}
 	return err
@@ -204,28 +211,48 @@ func (c *conn) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline does nothing, as SetDeadline.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// message is one websocket message, in a buffer that goes back to its pool.
+// message is one websocket message. Its bytes are valid until freeMessage.
 type message struct {
-	op  int
-	buf *bytes.Buffer
+	op int
+	b  []byte
 }
 
-// readMessage reads the next message. The caller gives its buffer back with freeMessage. The buffer grows with what
-// came, not with what was announced.
+// readMessage reads the next message, without gorilla where that is easy. The caller gives its memory back with freeMessage before
+// it reads the next one. That memory grows with what came, not with what was announced.
 func (c *conn) readMessage() (message, error) {
-	op, r, err := c.ws.NextReader()
+	m, ok, err := c.direct()
+	if ok {
+		return m, nil
+	}
+	op, r := 0, io.Reader(nil)
+	if err == nil {
+		op, r, err = c.ws.NextReader()
+	}
 	if err != nil {
 		c.wsFailed = true
 		return message{}, err
 	}
 	// Only now: a connection that waits for a message holds no buffer.
-	buf := messages.Get().(*bytes.Buffer)
-	if _, err := buf.ReadFrom(r); err != nil {
+	c.buf = messages.Get().(*bytes.Buffer)
+	if _, err := c.buf.ReadFrom(r); err != nil {
 		c.wsFailed = true
-		freeMessage(buf)
+		c.freeMessage(message{})
 		return message{}, err
 	}
-	return message{op, buf}, nil
+	return message{op, c.buf.Bytes()}, nil
+}
+
+// freeMessage gives the memory of m back. In tests with -tags invariants its bytes are overwritten, so that whoever aliases them shows.
+func (c *conn) freeMessage(m message) {
+	poison(m.b)
+	if c.buf == nil {
+		return
+	}
+	if c.buf.Cap() <= maxPooled {
+		c.buf.Reset()
+		messages.Put(c.buf)
+	}
+	c.buf = nil
 }
 
 // readFailed says how a connection ends whose reading failed with err.
@@ -375,7 +402,7 @@ func (c *conn) drain() {
 			c.readFailed(err)
 			break
 		}
-		freeMessage(m.buf)
+		c.freeMessage(m)
 	}
 	c.uncork()
 	c.dropIn()

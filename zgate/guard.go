@@ -31,27 +31,38 @@ type guard struct {
 // scan looks at the next bytes of the stream. After a violation it is not called again.
 func (g *guard) scan(p []byte) error {
 	for len(p) > 0 {
-		if g.skip > 0 {
-			n := min(g.skip, int64(len(p)))
-			g.skip -= n
-			p = p[n:]
-			continue
+		n, err := g.frame(p)
+		if err != nil {
+			return err
 		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// frame is scan up to the end of the frame that p begins with, or is in the middle of. It returns how many bytes that are.
+func (g *guard) frame(p []byte) (n int, err error) {
+	if g.skip == 0 {
 		// Bytes of the header, as many as it turns out to have.
-		for need := g.headerSize(); int(g.have) < need && len(p) > 0; need = g.headerSize() {
-			g.hdr[g.have] = p[0]
+		for need := g.headerSize(); int(g.have) < need && n < len(p); need = g.headerSize() {
+			g.hdr[g.have] = p[n]
 			g.have++
-			p = p[1:]
+			n++
 		}
 		if int(g.have) < g.headerSize() {
-			return nil
+			return n, nil
 		}
 		g.have = 0
 		if err := g.header(); err != nil {
-			return err
+			return 0, err
+		}
+		if g.skip == 0 {
+			return n, nil
 		}
 	}
-	return nil
+	rest := min(g.skip, int64(len(p)-n))
+	g.skip -= rest
+	return n + int(rest), nil
 }
 
 // headerSize is the size of the header in hdr, as far as its first bytes tell.

@@ -231,7 +231,7 @@ func (g *Gate) login(c *conn) *Session {
 			return nil
 		}
 		s, v := g.hello(c, m)
-		freeMessage(m.buf)
+		c.freeMessage(m)
 		if v != nil {
 			c.close(v.code, v.text, closing{})
 		}
@@ -302,6 +302,7 @@ func (c *conn) authenticate(h *wirepb.Hello) (user string, v *violation) {
 	user, err := g.cfg.Auth.Authenticate(ctx, Hello{
 		Token: h.GetToken(), Client: cut(h.GetClient(), 64), RemoteAddr: c.remote,
 	})
+	c.readAt = time.Now() // what came with the Hello has its time from now on
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", &violation{CloseLoginTimeout, "login took too long"}
@@ -409,7 +410,7 @@ func (s *Session) read() {
 		if !c.closingNow.Load() {
 			v = s.handle(m)
 		}
-		freeMessage(m.buf)
+		c.freeMessage(m)
 		if v != nil {
 			c.close(v.code, v.text, closing{})
 			return

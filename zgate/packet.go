@@ -29,15 +29,15 @@ func (c *conn) open(m message, p *packet) *violation {
 		return &violation{CloseProtocol, "text messages are not allowed here: send binary ones"}
 	case m.op != c.op():
 		return &violation{CloseProtocol, "message of the other type: a connection speaks either text or binary"}
-	case m.buf.Len() == 0:
+	case len(m.b) == 0:
 		return &violation{CloseProtocol, "empty message: expected a packet of frames"}
 	case m.op == opBinary:
-		p.rest = m.buf.Bytes()
+		p.rest = m.b
 		return nil
-	case !utf8.Valid(m.buf.Bytes()):
+	case !utf8.Valid(m.b):
 		return &violation{CloseBadUTF8, "text message is not UTF-8"}
 	}
-	frames, err := zmsg.DecodeText(m.buf.Bytes(), c.g.cfg.Registry)
+	frames, err := zmsg.DecodeText(m.b, c.g.cfg.Registry)
 	if err != nil {
 		return &violation{CloseProtocol, err.Error()}
 	}
@@ -77,7 +77,7 @@ func (s *Session) handle(m message) *violation {
 // frames handles what is left of p.
 func (s *Session) frames(p *packet) *violation {
 	var f zmsg.Frame
-	now := time.Now()
+	now := s.c.readAt
 	for p.more() {
 		fault, v := p.next(&f)
 		if v != nil {

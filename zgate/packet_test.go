@@ -437,7 +437,7 @@ func FuzzMessage(f *testing.F) {
 	r := newRig(f, func(c *Config) { c.Rate, c.MaxMessage, c.Logger = -1, 1<<20, nil })
 	f.Fuzz(func(t *testing.T, text bool, b []byte) {
 		nc := &deafConn{}
-		c := &conn{g: r.Gate, nc: nc, tr: nc}
+		c := &conn{g: r.Gate, nc: nc, tr: nc, readAt: time.Now()}
 		c.timer.conn = c
 		c.text.Store(text)
 		c.control = bucket{tokens: controlBurst}
@@ -448,7 +448,7 @@ func FuzzMessage(f *testing.F) {
 		if text {
 			op = opText
 		}
-		_ = s.handle(message{op, bytes.NewBuffer(b)})
+		_ = s.handle(message{op, b})
 		c.finish()
 		for n := s.requests.close(); n > 0; n-- {
 			r.requestDone()

@@ -2,6 +2,4 @@
 
 package zgate
 
-import "bytes"
-
-func poison(*bytes.Buffer) {}
+func poison([]byte) {}

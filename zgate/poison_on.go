@@ -2,10 +2,7 @@
 
 package zgate
 
-import "bytes"
-
-func poison(buf *bytes.Buffer) {
-	b := buf.Bytes()
+func poison(b []byte) {
 	b = b[:cap(b)]
 	for i := range b {
 		b[i] = 0xdb

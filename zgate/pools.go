@@ -14,17 +14,6 @@ const maxPooled = 64 << 10
 // messages are buffers of incoming messages.
 var messages = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// freeMessage gives buf back. In tests with -tags invariants its bytes are overwritten, so that whoever aliases them
-// shows.
-func freeMessage(buf *bytes.Buffer) {
-	poison(buf)
-	if buf.Cap() > maxPooled {
-		return
-	}
-	buf.Reset()
-	messages.Put(buf)
-}
-
 // scratch is memory for one outgoing frame.
 type scratch struct{ body, frame []byte }
 
