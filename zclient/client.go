@@ -26,7 +26,7 @@ type Client struct {
 	seq     atomic.Uint64        // of requests; never used twice, also over connections
 	started atomic.Bool
 	rtt     atomic.Int64 // nanoseconds
-	stats   struct{ connects, unhandled, badPushes, late, gaps atomic.Uint64 }
+	stats   struct{ connects, unhandled, badPushes, late, gaps, warnings atomic.Uint64 }
 
 	mu      sync.Mutex
 	state   State         // guarded by mu
@@ -39,6 +39,7 @@ type Stats struct {
 	Unhandled     uint64 // pushes without a handler
 	BadPushes     uint64 // pushes that are not what their id says
 	Gaps          uint64 // notices that pushes of an object are missing, or may be
+	Warnings      uint64 // of the gate, that the client sends too much
 	LateResponses uint64 // responses whose request had ended before
 }
 
@@ -117,7 +118,7 @@ func (c *Client) Session() Session {
 func (c *Client) Stats() Stats {
 	return Stats{
 		Connects: c.stats.connects.Load(), Unhandled: c.stats.unhandled.Load(), BadPushes: c.stats.badPushes.Load(), Gaps: c.stats.gaps.Load(),
-		LateResponses: c.stats.late.Load(),
+		Warnings: c.stats.warnings.Load(), LateResponses: c.stats.late.Load(),
 	}
 }
 

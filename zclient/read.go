@@ -77,6 +77,9 @@ func (cn *conn) control(f *zmsg.Frame) error {
 		if !cn.client.handlers.gap(Gap{k, c.Gap.GetMissed()}) {
 			return &Reason{Kind: KindSlow, Text: "handlers do not keep up with pushes"}
 		}
+	case *wirepb.Control_Warning:
+		cn.client.stats.warnings.Add(1)
+		cn.client.cfg.Logger.Warn("warned by the gate", "code", c.Warning.GetCode(), "text", c.Warning.GetText())
 	case *wirepb.Control_Closing:
 		cn.ending.delay = serverDelay(c.Closing.GetDelayMs())
 		cn.ending.reason = &Reason{Kind: cn.closedKind(), Code: int(c.Closing.GetCode()), Text: c.Closing.GetText()}

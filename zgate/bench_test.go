@@ -143,7 +143,7 @@ func BenchmarkEcho(b *testing.B) {
 					addr = tcpEcho(b)
 				default:
 					d := hop(b)
-					r = newRig(b, func(c *Config) { c.Logger, c.Rate, c.Dispatcher = nil, -1, d })
+					r = newRig(b, func(c *Config) { c.Logger, c.Rate, c.ByteRate, c.Dispatcher = nil, -1, -1, d })
 				}
 				for i := range pingers {
 					if kind == "tcp" {

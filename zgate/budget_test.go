@@ -27,7 +27,7 @@ func (c *conn) reset() {
 func TestAllocationBudget(t *testing.T) {
 	reply := &zmsg.Reply{ID: 2, Body: make([]byte, 64)}
 	r := newRig(t, func(c *Config) {
-		c.Rate = -1
+		c.Rate, c.ByteRate = -1, -1
 		c.Tell = func(zmsg.Address, *zmsg.Message) error { return nil }
 		c.Handlers[1] = func(_ *Session, m *zmsg.Message) {
 			m.Reply(reply)
@@ -36,7 +36,7 @@ func TestAllocationBudget(t *testing.T) {
 	})
 	c := &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}, readAt: time.Now()}
 	c.timer.conn = c
-	s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}}
+	s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, r.now())}
 	c.session.Store(s)
 	c.corked.Store(true)
 	packet := zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 1, ID: 1, Seq: 7, Body: make([]byte, 64)})

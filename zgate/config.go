@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,10 @@ type Config struct {
 	// nil when it is in force, for a Join: when what is published from now on arrives. It must not block. May be nil.
 	Ack func(to zmsg.NodeRef, request uint64, err error)
 
+	// BeforeLogin are the message ids that a client may send before it has logged in: requests without a user and a session
+	// to push to. They have limits of their own: 4 KiB, 8 in flight, 20 a second. Any other id ends such a connection (3500).
+	BeforeLogin []uint32
+
 	// AllowText lets clients speak protobuf JSON in text messages (subprotocol zgame.v1.json). Meant for development.
 	AllowText bool
 	// Registry turns JSON bodies into types and back for text clients. Nil: they must send bodies in base64.
@@ -75,10 +80,19 @@ type Config struct {
 	// MaxBindings is how many objects one session may be bound to; another one is told that the session has ended. Defaults to 64.
 	MaxBindings int
 	// Rate and Burst are the token bucket of one session's requests: so many a second, so many at once. Requests
-	// above it are answered CodeRateLimited, and a session that goes on for as many as Burst is closed (3009).
-	// Heartbeats do not count, but have a bucket of their own. Defaults to 1,000 and 2,000; Rate -1: no limit.
+	// above it are answered CodeRateLimited, the first with a Warning before it, and a session that goes on for as many as
+	// Burst is closed (3009). Heartbeats do not count, but have a bucket of their own. Defaults to 1,000 and 2,000; Rate -1: no limit.
 	Rate  int
 	Burst int
+	// ByteRate and ByteBurst are likewise the token bucket of the bytes of a session's messages. What comes above it is
+	// answered CodeRateLimited, and a session that goes on for ByteBurst is closed (3009). Defaults to 1 MiB a second and
+	// 4 MiB, at least MaxMessage; ByteRate -1: no limit.
+	ByteRate  int
+	ByteBurst int
+	// AcceptRate and AcceptBurst are the token bucket of new connections, of all addresses together; what is above it is closed at
+	// once. Connections that another limit refuses do not count. Defaults to 2,000 a second and 4,000; AcceptRate -1: no limit.
+	AcceptRate  int
+	AcceptBurst int
 	// QueueBytes is how much may wait for a client that does not read; more closes it as slow (3008). Volatile pushes
 	// are dropped from a quarter of it on. One frame of any size up to MaxSend fits into an empty queue. Defaults to 1 MiB.
 	QueueBytes int
@@ -163,6 +177,7 @@ const (
 	maxGroupName     = 200     // bytes
 	controlRate      = 20      // heartbeats and control frames per second
 	controlBurst     = 100
+	guestInFlight    = 8 // requests before login; their rate is that of control frames
 	wireVersion      = 1 // minor version, for Welcome
 )
 
@@ -178,6 +193,10 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxBindings, 64)
 	set(&c.Rate, 1_000)
 	set(&c.Burst, 2_000)
+	set(&c.ByteRate, 1<<20)
+	set(&c.ByteBurst, max(4<<20, c.MaxMessage))
+	set(&c.AcceptRate, 2_000)
+	set(&c.AcceptBurst, 4_000)
 	set(&c.QueueBytes, 1<<20)
 	set(&c.MaxSend, 15<<20)
 	set(&c.HandshakeTimeout, 5*time.Second)
@@ -232,6 +251,9 @@ func (c Config) validate() error {
 			fault("Handlers has the id %d with a nil or unusable handler: expected an id from 1 on, and a function", id)
 		}
 	}
+	if slices.Contains(c.BeforeLogin, 0) {
+		fault("BeforeLogin has the id 0: expected ids from 1 on")
+	}
 	for _, o := range c.AllowedOrigins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
 			fault("AllowedOrigins has %q: expected scheme://host or scheme://host:port, or *", o)
@@ -252,6 +274,10 @@ func (c Config) validate() error {
 		{"MaxBindings", c.MaxBindings, 1, 1 << 20},
 		{"Rate", c.Rate, -1, 1 << 30},
 		{"Burst", c.Burst, 1, 1 << 30},
+		{"ByteRate", c.ByteRate, -1, 1 << 30},
+		{"ByteBurst", c.ByteBurst, c.MaxMessage, 1 << 30},
+		{"AcceptRate", c.AcceptRate, -1, 1 << 30},
+		{"AcceptBurst", c.AcceptBurst, 1, 1 << 30},
 		{"QueueBytes", c.QueueBytes, 4 << 10, 1 << 30},
 		{"MaxSend", c.MaxSend, 4 << 10, 1 << 30},
 	} {

@@ -74,6 +74,7 @@ type conn struct {
 	heard      atomic.Int64
 	deadline   atomic.Int64 // of the phase
 	session    atomic.Pointer[Session]
+	guest      atomic.Pointer[Session] // sends requests before login; nil: there were none
 
 	timer wheelEntry
 	q     queue
@@ -383,6 +384,12 @@ func (c *conn) heartbeat() bool {
 		c.close(CloseRate, "too many heartbeats: more than "+itoa(controlRate)+" per second", closing{})
 	}
 	return false
+}
+
+// onPong counts: there is nothing to answer.
+func (c *conn) onPong(string) error {
+	c.heartbeat()
+	return nil
 }
 
 // onPing answers a websocket ping.

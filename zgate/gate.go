@@ -37,6 +37,8 @@ type Gate struct {
 	ctx      context.Context //nolint:containedctx // the gate's own life: ends when Shutdown cuts authenticators and subscriptions
 	cancel   context.CancelCauseFunc
 	wheel    *wheel
+	allowed  *allowance
+	guests   *allowance    // before login
 	leaving  chan struct{} // closed when Shutdown begins
 	stopped  chan struct{} // closed when the wheel may end
 	idle     chan struct{} // told when the last request ends while draining
@@ -54,6 +56,7 @@ type Gate struct {
 	active          atomic.Int64 // sessions
 	requests        atomic.Int64 // in flight
 	noRouteLog      lograte.Limiter
+	rateLog         lograte.Limiter
 	refusedLog      lograte.Limiter
 	originLog       lograte.Limiter
 	encodeLog       lograte.Limiter
@@ -65,6 +68,7 @@ type Gate struct {
 	mu       sync.Mutex
 	listener net.Listener
 	conns    map[*conn]struct{}
+	accepts  bucket
 	started  bool
 }
 
@@ -90,7 +94,9 @@ func New(cfg Config) (*Gate, error) {
 		g.upgrader.Subprotocols = append(g.upgrader.Subprotocols, "zgame.v1.json")
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
-	g.wheel = newWheel(g.now, g.onTimer)
+	g.allowed, g.guests = cfg.allowances()
+	g.accepts = bucket{tokens: float64(cfg.AcceptBurst)}
+	g.wheel = newWheel(g.now, g.fire)
 	g.self.Set(cfg.Node)
 	g.groups.g = g
 	g.objects.g = g
@@ -221,6 +227,9 @@ func (g *Gate) register(c *conn) (reason string) {
 		return "connections"
 	case !g.addresses.add(subscriber(c.remote.Addr()), g.cfg.MaxPerIP):
 		return "address"
+	case g.cfg.AcceptRate > 0 && !g.accepts.take(g.now(), g.cfg.AcceptRate, g.cfg.AcceptBurst):
+		g.addresses.remove(subscriber(c.remote.Addr()), g.cfg.MaxPerIP)
+		return "accept_rate"
 	}
 	g.unauthenticated.Add(1)
 	g.count.Connections.Inc()
@@ -237,6 +246,7 @@ func (g *Gate) closed(c *conn) {
 	if c.upgraded {
 		g.count.Closes.With(how.code.String()).Inc()
 	}
+	c.endGuest()
 	if s := c.session.Load(); s != nil {
 		g.log.Debug("session closed", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(),
 			"text", how.text)

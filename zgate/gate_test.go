@@ -284,6 +284,9 @@ func TestBucket(t *testing.T) {
 	if !b.take(int64(100*time.Millisecond), 10, 3) || b.take(int64(100*time.Millisecond), 10, 3) {
 		t.Error("refill of one")
 	}
+	if b.takeN(int64(150*time.Millisecond), 2, 10, 3) || b.strikes != 5 {
+		t.Errorf("two of one: %+v", b)
+	}
 	if !b.take(int64(time.Hour), 10, 3) || b.strikes != 0 || b.tokens != 2 {
 		t.Errorf("refill: %+v", b)
 	}

@@ -87,7 +87,7 @@ func (g *Gate) upgrade(c *conn) (refused string) {
 	c.ws, c.upgraded = ws, true
 	c.text.Store(ws.Subprotocol() == zmsg.SubprotocolJSON)
 	ws.SetPingHandler(c.onPing)
-	ws.SetPongHandler(func(string) error { return nil })
+	ws.SetPongHandler(c.onPong)
 	ws.SetCloseHandler(func(int, string) error { return nil }) // answerClose does it
 	return ""
 }
@@ -261,6 +261,9 @@ func (g *Gate) hello(c *conn, m message) (*Session, *violation) {
 		var f zmsg.Frame
 		var ctl wirepb.Control
 		fault, v := p.next(&f)
+		if v == nil && c.guestRequest(&f, fault) {
+			continue
+		}
 		if v != nil || fault != nil || f.Kind != wirepb.FrameKind_FRAME_KIND_CONTROL || proto.Unmarshal(f.Control, &ctl) != nil {
 			return nil, &violation{CloseBadHandshake, "the first frame must be a control frame with a Hello"}
 		}
@@ -276,7 +279,7 @@ func (g *Gate) hello(c *conn, m message) (*Session, *violation) {
 			if v != nil {
 				return nil, v
 			}
-			if v := s.frames(&p); v != nil {
+			if v := s.frames(&p, len(m.b)); v != nil {
 				c.close(v.code, v.text, closing{})
 			}
 			return s, nil
@@ -333,7 +336,7 @@ func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
 		ref: zmsg.SessionRef{Gate: g.self.Ref(), ID: id, Gen: 1},
 	}
 	now := g.now()
-	s.rate = bucket{tokens: float64(g.cfg.Burst), last: now}
+	s.rate = newRates(g.allowed, now)
 	if int(g.active.Add(1)) > g.cfg.MaxSessions {
 		g.active.Add(-1)
 		return nil, &violation{CloseOverloaded, "the gate is full"}

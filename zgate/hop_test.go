@@ -47,10 +47,10 @@ func newHopRig(tb testing.TB) *hopRig {
 	if _, err := group.Spawn("echo", func() zactor.Actor { return &hopEcho{} }); err != nil {
 		tb.Fatal(err)
 	}
-	r := newRig(tb, func(c *Config) { c.Logger, c.Rate, c.Dispatcher = nil, -1, d })
+	r := newRig(tb, func(c *Config) { c.Logger, c.Rate, c.ByteRate, c.Dispatcher = nil, -1, -1, d })
 	h := &hopRig{c: &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}, readAt: time.Now()}, buf: new(bytes.Buffer)}
 	h.c.timer.conn = h.c
-	h.s = &Session{g: r.Gate, c: h.c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}}
+	h.s = &Session{g: r.Gate, c: h.c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, r.now())}
 	h.c.session.Store(h.s)
 	h.c.corked.Store(true)
 	h.packet = zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 1, ID: 9, Seq: 7, Body: make([]byte, 64)})

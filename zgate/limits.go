@@ -10,21 +10,24 @@ import (
 type bucket struct {
 	tokens  float64
 	last    int64 // wheel time
-	strikes int   // refusals since the bucket was last half full
+	strikes int   // tokens refused since the bucket was last half full
 }
 
 // take takes one token; rate is per second.
-func (b *bucket) take(now int64, rate, burst int) bool {
+func (b *bucket) take(now int64, rate, burst int) bool { return b.takeN(now, 1, rate, burst) }
+
+// takeN takes n tokens, or none.
+func (b *bucket) takeN(now int64, n, rate, burst int) bool {
 	b.tokens = min(float64(burst), b.tokens+float64(now-b.last)*float64(rate)/1e9)
 	b.last = now
 	if b.tokens >= float64(burst)/2 {
 		b.strikes = 0
 	}
-	if b.tokens < 1 {
-		b.strikes++
+	if b.tokens < float64(n) {
+		b.strikes += n
 		return false
 	}
-	b.tokens--
+	b.tokens -= float64(n)
 	return true
 }
 

@@ -71,13 +71,14 @@ func (s *Session) handle(m message) *violation {
 	if v := s.c.open(m, &p); v != nil {
 		return v
 	}
-	return s.frames(&p)
+	return s.frames(&p, len(m.b))
 }
 
-// frames handles what is left of p.
-func (s *Session) frames(p *packet) *violation {
+// frames handles what is left of p; size is what it counts for, in bytes.
+func (s *Session) frames(p *packet, size int) *violation {
 	var f zmsg.Frame
 	now := s.c.readAt
+	s.rate.message(s, size, now)
 	for p.more() {
 		fault, v := p.next(&f)
 		if v != nil {
@@ -148,15 +149,8 @@ func (s *Session) helloAgain(h *wirepb.Hello) *violation {
 // request has a seq, in one response.
 func (s *Session) request(f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
 	g := s.g
-	if cfg := &g.cfg; cfg.Rate > 0 && !s.rate.take(g.at(now), cfg.Rate, cfg.Burst) {
+	if !s.rate.request(s, now) {
 		g.count.rateLimited.Inc()
-		if s.rate.strikes == 1 {
-			g.log.Debug("session is over its rate", "session", s.ref.ID, "user", s.user)
-		}
-		if s.rate.strikes >= cfg.Burst {
-			s.c.close(CloseRate, "too many requests: more than "+itoa(cfg.Rate)+" per second", closing{delay: time.Second})
-			return
-		}
 		s.respondError(f.Seq, errRateLimited)
 		return
 	}
@@ -183,7 +177,7 @@ func (s *Session) request(f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
 	if f.Seq != 0 {
 		deadline := g.at(now) + int64(timeout)
 		var ok bool
-		if token, ok = s.requests.add(f.Seq, deadline, g.cfg.MaxInFlight); !ok {
+		if token, ok = s.requests.add(f.Seq, deadline, s.rate.inFlight); !ok {
 			g.count.busy.Inc()
 			s.respondError(f.Seq, errInFlight)
 			return

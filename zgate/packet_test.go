@@ -323,57 +323,6 @@ func TestTooManyInFlight(t *testing.T) {
 	c.echo("a place is free")
 }
 
-// L1: above the rate requests are refused, then the connection is closed; heartbeats are exempt, others not affected.
-func TestRate(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Rate, c.Burst = 1, 20 })
-	c, other := r.login("ann"), r.login("other")
-	began := time.Now()
-	for seq := range uint64(25) {
-		c.send(request(idEcho, seq+1, ""))
-	}
-	codes := map[zmsg.Code]int{}
-	for range 25 {
-		codes[c.next().Code]++
-	}
-	most := 21 + int(time.Since(began)/time.Second) // one more for each second that it took
-	if codes[zmsg.CodeOK] < 20 || codes[zmsg.CodeOK] > most || codes[zmsg.CodeRateLimited]+codes[zmsg.CodeOK] != 25 {
-		t.Fatalf("codes %v", codes)
-	}
-	c.control(&wirepb.Control{Control: &wirepb.Control_Ping{Ping: &wirepb.Ping{}}})
-	if f := c.next(); f.Control == nil {
-		t.Errorf("no Pong: %+v", f)
-	}
-	var b []byte
-	for range 40 {
-		b = zmsg.AppendPacketFrame(b, &zmsg.Frame{Kind: 1, ID: idEcho})
-	}
-	_ = c.ws.write(opBinary, b)
-	if text, _ := c.closedWith(CloseRate); !strings.Contains(text, "1 per second") {
-		t.Errorf("text %q does not name the limit", text)
-	}
-	other.echo("x")
-	if n := r.counter("messages_total", "rate_limited"); n < 15 {
-		t.Errorf("%v counted", n)
-	}
-}
-
-func TestHeartbeatFlood(t *testing.T) {
-	r := newRig(t)
-	for _, ws := range []bool{true, false} {
-		c := r.dialRaw(true)
-		c.hello("ann")
-		ping := maskedFrame(0x89, []byte("x"))
-		if !ws {
-			ping = maskedFrame(0x82, zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 4, Control: control(
-				&wirepb.Control{Control: &wirepb.Control_Ping{Ping: &wirepb.Ping{Nonce: 1}}})}))
-		}
-		go func() { _, _ = c.Write(bytes.Repeat(ping, 1000)) }()
-		if code, _ := c.closeCode(); code != CloseRate {
-			t.Errorf("closed with %d", code)
-		}
-	}
-}
-
 // A burst that the reader takes in one go is answered in one write; answers that come from elsewhere do not wait.
 func TestAnswersOfOthersDoNotWait(t *testing.T) {
 	r := newRig(t)
@@ -441,7 +390,7 @@ func FuzzMessage(f *testing.F) {
 		c.timer.conn = c
 		c.text.Store(text)
 		c.control = bucket{tokens: controlBurst}
-		s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}}
+		s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, 0)}
 		c.session.Store(s)
 		c.corked.Store(true) // nothing is written
 		op := opBinary

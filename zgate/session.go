@@ -45,7 +45,7 @@ type Session struct {
 	client string
 
 	// Owned by the reading goroutine.
-	rate bucket
+	rate rates
 
 	// Guarded by c.q.mu.
 	pushes uint64 // number of the last push

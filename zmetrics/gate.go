@@ -13,9 +13,10 @@ type Gate struct {
 	// Pushes that were accepted for a session.
 	Pushes Counter
 	// Encodes of pushes, by codec (pb, text): a broadcast is one for each codec, whatever the number of members.
-	Encodes CounterVec
-	Closes  CounterVec // sessions and logins ended, by reason
-	Refused CounterVec // connections refused before the websocket began, by reason
+	Encodes  CounterVec
+	Closes   CounterVec // sessions and logins ended, by reason
+	Warnings Counter    // told to clients that send too much
+	Refused  CounterVec // connections refused before the websocket began, by reason
 	// Drops of frames for clients, by reason: closed (the session has ended), late (a reply nobody waits for any
 	// more), volatile, replaced (by a newer push of class latest), cut (still queued when the connection ended),
 	// no_session, stale_session, wrong_gate, watcher, old_owner (of an object that has a newer one), doubled (of an object: it
@@ -43,6 +44,7 @@ func NewGate(reg Registerer) *Gate {
 		Pushes:      m.counter("pushes_total", "Pushes accepted for a session."),
 		Encodes:     m.counterVec("push_encodes_total", "Pushes encoded, by codec.", "codec"),
 		Closes:      m.counterVec("closes_total", "Sessions and logins ended, by reason.", "reason"),
+		Warnings:    m.counter("warnings_total", "Warnings to clients that send too much."),
 		Refused:     m.counterVec("refused_total", "Connections refused before the websocket began, by reason.", "reason"),
 		Drops:       m.counterVec("drops_total", "Frames for clients that were dropped, by reason.", "reason"),
 		Bound:       m.gauge("bound", "Sessions that are bound to objects, once for each object."),

@@ -55,6 +55,9 @@ type App struct {
 	// Auth, if set, makes what decides who a client is, where gate.auth.kind is empty. It is called once for each node with a gate,
 	// before Setup: n has its settings, Logger and Registerer. An authenticator with a method Close() error is closed when the node stops.
 	Auth func(n *Node) (zgate.Authenticator, error)
+	// BeforeLogin are the ids of messages that clients may send before they have logged in; see zgate.Config.BeforeLogin. Their handlers
+	// see no user and no session.
+	BeforeLogin []uint32
 	// OnNoRoute, if set, is asked about client messages that nobody handles.
 	OnNoRoute zgate.NoRouteHook
 }

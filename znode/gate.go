@@ -33,7 +33,9 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 		Auth: auth, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
 		Tell: n.tell, Ack: n.sessions.ack,
 		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
-		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, PushWait: s.PushWait,
+		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, MaxUnauthenticated: s.MaxUnauthenticated, MaxPerIP: s.MaxPerAddress,
+		AcceptRate: s.AcceptRate, AcceptBurst: s.AcceptBurst, Rate: s.Rate, Burst: s.Burst, ByteRate: s.ByteRate, ByteBurst: s.ByteBurst,
+		BeforeLogin: n.cfg.App.BeforeLogin, PushWait: s.PushWait,
 		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),
 		Logger: n.log, Metrics: zmetrics.NewGate(n.registry),
 	})

@@ -46,6 +46,15 @@ type Settings struct {
 		MaxSessions int      `yaml:"max_sessions"`
 		MaxMessage  int      `yaml:"max_message" help:"bytes of one client message"`
 
+		MaxUnauthenticated int `yaml:"max_unauthenticated" help:"connections that are no session yet"`
+		MaxPerAddress      int `yaml:"max_per_address" help:"connections of one address (IPv6: one /64); -1: no limit"`
+		AcceptRate         int `yaml:"accept_rate" help:"new connections per second, of all addresses together; -1: no limit"`
+		AcceptBurst        int `yaml:"accept_burst" help:"that many at once"`
+		Rate               int `yaml:"rate" help:"requests per second of one session, heartbeats aside; -1: no limit"`
+		Burst              int `yaml:"burst" help:"that many at once; who goes on for as many as are refused is closed"`
+		ByteRate           int `yaml:"byte_rate" help:"bytes per second of one session's messages; -1: no limit"`
+		ByteBurst          int `yaml:"byte_burst" help:"that many at once, at least max_message; likewise"`
+
 		PushWait time.Duration `yaml:"push_wait" help:"how long pushes of an object's new owner wait for the old one's last; then clients are told of a gap"`
 
 		Auth AuthSettings `yaml:"auth"`
@@ -127,6 +136,8 @@ func DefaultSettings() Settings {
 	s.Log.Level, s.Log.Format = "info", "text"
 	s.Gate.Enabled, s.Gate.Address = true, ":7000"
 	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
+	s.Gate.MaxUnauthenticated, s.Gate.MaxPerAddress, s.Gate.AcceptRate, s.Gate.AcceptBurst = 1_000, 1_000, 2_000, 4_000
+	s.Gate.Rate, s.Gate.Burst, s.Gate.ByteRate, s.Gate.ByteBurst = 1_000, 2_000, 1<<20, 4<<20
 	s.Gate.PushWait = time.Second
 	s.Gate.Auth.Skew, s.Gate.Auth.Refresh = 30*time.Second, 5*time.Minute
 	s.Admin.Address = "127.0.0.1:9090"
@@ -302,6 +313,19 @@ func (s *Settings) Validate() error {
 	}
 	positive("gate.max_sessions", s.Gate.MaxSessions)
 	positive("gate.max_message", s.Gate.MaxMessage)
+	positive("gate.max_unauthenticated", s.Gate.MaxUnauthenticated)
+	positive("gate.accept_burst", s.Gate.AcceptBurst)
+	positive("gate.burst", s.Gate.Burst)
+	for key, n := range map[string]int{
+		"gate.max_per_address": s.Gate.MaxPerAddress, "gate.accept_rate": s.Gate.AcceptRate, "gate.rate": s.Gate.Rate, "gate.byte_rate": s.Gate.ByteRate,
+	} {
+		if n < -1 || n == 0 {
+			fault("%s %d: expected a number above 0, or -1 for no limit", key, n)
+		}
+	}
+	if s.Gate.ByteBurst < s.Gate.MaxMessage {
+		fault("gate.byte_burst %d: expected at least gate.max_message (%d)", s.Gate.ByteBurst, s.Gate.MaxMessage)
+	}
 	positive("store.kv.replicas", s.Store.KV.Replicas)
 	positive("actors.mailbox", s.Actors.Mailbox)
 	positive("actors.max_topics", s.Actors.MaxTopics)

@@ -59,9 +59,10 @@ func openGate(heartbeat string) (_ server, err error) {
 	}
 	if s.gate, err = zgate.New(zgate.Config{
 		Node: self, Addr: "127.0.0.1:0", Auth: zgate.DevAuth{}, Dispatcher: d,
-		Handlers:  map[uint32]zgate.Handler{joinID: s.join("all"), joinSlow: s.join("slow")},
-		MaxPerIP:  -1, // all clients are at one address
-		Rate:      -1, // and send as fast as they can
+		Handlers: map[uint32]zgate.Handler{joinID: s.join("all"), joinSlow: s.join("slow")},
+		MaxPerIP: -1, // all clients are at one address
+		Rate:     -1, // and send as fast as they can
+		ByteRate: -1, AcceptRate: -1,
 		Heartbeat: every, Metrics: zmetrics.NewGate(registry),
 	}); err != nil {
 		return nil, err

@@ -391,6 +391,7 @@ type Control struct {
 	//	*Control_Goaway
 	//	*Control_Closing
 	//	*Control_Gap
+	//	*Control_Warning
 	Control       isControl_Control `protobuf_oneof:"control"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -505,6 +506,15 @@ func (x *Control) GetGap() *Gap {
 	return nil
 }
 
+func (x *Control) GetWarning() *Warning {
+	if x != nil {
+		if x, ok := x.Control.(*Control_Warning); ok {
+			return x.Warning
+		}
+	}
+	return nil
+}
+
 type isControl_Control interface {
 	isControl_Control()
 }
@@ -541,6 +551,10 @@ type Control_Gap struct {
 	Gap *Gap `protobuf:"bytes,8,opt,name=gap,proto3,oneof"`
 }
 
+type Control_Warning struct {
+	Warning *Warning `protobuf:"bytes,16,opt,name=warning,proto3,oneof"`
+}
+
 func (*Control_Hello) isControl_Control() {}
 
 func (*Control_Welcome) isControl_Control() {}
@@ -556,6 +570,8 @@ func (*Control_Goaway) isControl_Control() {}
 func (*Control_Closing) isControl_Control() {}
 
 func (*Control_Gap) isControl_Control() {}
+
+func (*Control_Warning) isControl_Control() {}
 
 // Hello is the first frame of a connection: who the client is.
 type Hello struct {
@@ -1090,6 +1106,59 @@ func (x *Gap) GetMissed() uint64 {
 	return 0
 }
 
+// Warning says what the gate closes the connection for if the client goes on.
+type Warning struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"` // the close code that it would be
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Warning) Reset() {
+	*x = Warning{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Warning) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Warning) ProtoMessage() {}
+
+func (x *Warning) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Warning.ProtoReflect.Descriptor instead.
+func (*Warning) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Warning) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *Warning) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Batch is one message on the bus: envelopes of one sender to one subject, in order.
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1104,7 +1173,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[11]
+	mi := &file_zgame_v1_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1185,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[11]
+	mi := &file_zgame_v1_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1198,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{11}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Batch) GetMagic() uint32 {
@@ -1208,7 +1277,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[12]
+	mi := &file_zgame_v1_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1289,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[12]
+	mi := &file_zgame_v1_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1302,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{12}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Envelope) GetKind() EnvelopeKind {
@@ -1474,7 +1543,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[13]
+	mi := &file_zgame_v1_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1555,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[13]
+	mi := &file_zgame_v1_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1568,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{13}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Binding) GetSessions() []uint64 {
@@ -1553,7 +1622,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[14]
+	mi := &file_zgame_v1_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1634,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[14]
+	mi := &file_zgame_v1_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1647,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{14}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SessionClosed) GetSession() uint64 {
@@ -1650,7 +1719,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x04json\x18\t \x01(\v2\x17.google.protobuf.StructR\x04json\x12\x12\n" +
 	"\x04type\x18\n" +
 	" \x01(\tR\x04type\x12\x18\n" +
-	"\aoutcome\x18\v \x01(\rR\aoutcome\"\xd9\x02\n" +
+	"\aoutcome\x18\v \x01(\rR\aoutcome\"\x88\x03\n" +
 	"\aControl\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.zgame.v1.HelloH\x00R\x05hello\x12-\n" +
 	"\awelcome\x18\x02 \x01(\v2\x11.zgame.v1.WelcomeH\x00R\awelcome\x12$\n" +
@@ -1659,7 +1728,8 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x03ack\x18\x05 \x01(\v2\r.zgame.v1.AckH\x00R\x03ack\x12*\n" +
 	"\x06goaway\x18\x06 \x01(\v2\x10.zgame.v1.GoawayH\x00R\x06goaway\x12-\n" +
 	"\aclosing\x18\a \x01(\v2\x11.zgame.v1.ClosingH\x00R\aclosing\x12!\n" +
-	"\x03gap\x18\b \x01(\v2\r.zgame.v1.GapH\x00R\x03gapB\t\n" +
+	"\x03gap\x18\b \x01(\v2\r.zgame.v1.GapH\x00R\x03gap\x12-\n" +
+	"\awarning\x18\x10 \x01(\v2\x11.zgame.v1.WarningH\x00R\awarningB\t\n" +
 	"\acontrol\"\x84\x01\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
@@ -1703,7 +1773,10 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\bkey_type\x18\x01 \x01(\rR\akeyType\x12\x19\n" +
 	"\bkey_zone\x18\x02 \x01(\rR\akeyZone\x12\x15\n" +
 	"\x06key_id\x18\x03 \x01(\tR\x05keyId\x12\x16\n" +
-	"\x06missed\x18\x04 \x01(\x04R\x06missed\"\x91\x01\n" +
+	"\x06missed\x18\x04 \x01(\x04R\x06missed\"1\n" +
+	"\aWarning\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x91\x01\n" +
 	"\x05Batch\x12\x14\n" +
 	"\x05magic\x18\x01 \x01(\aR\x05magic\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
@@ -1807,7 +1880,7 @@ func file_zgame_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_zgame_v1_wire_proto_goTypes = []any{
 	(FrameKind)(0),          // 0: zgame.v1.FrameKind
 	(EnvelopeKind)(0),       // 1: zgame.v1.EnvelopeKind
@@ -1823,17 +1896,18 @@ var file_zgame_v1_wire_proto_goTypes = []any{
 	(*Goaway)(nil),          // 11: zgame.v1.Goaway
 	(*Closing)(nil),         // 12: zgame.v1.Closing
 	(*Gap)(nil),             // 13: zgame.v1.Gap
-	(*Batch)(nil),           // 14: zgame.v1.Batch
-	(*Envelope)(nil),        // 15: zgame.v1.Envelope
-	(*Binding)(nil),         // 16: zgame.v1.Binding
-	(*SessionClosed)(nil),   // 17: zgame.v1.SessionClosed
-	(*structpb.Struct)(nil), // 18: google.protobuf.Struct
+	(*Warning)(nil),         // 14: zgame.v1.Warning
+	(*Batch)(nil),           // 15: zgame.v1.Batch
+	(*Envelope)(nil),        // 16: zgame.v1.Envelope
+	(*Binding)(nil),         // 17: zgame.v1.Binding
+	(*SessionClosed)(nil),   // 18: zgame.v1.SessionClosed
+	(*structpb.Struct)(nil), // 19: google.protobuf.Struct
 }
 var file_zgame_v1_wire_proto_depIdxs = []int32{
 	4,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
 	0,  // 1: zgame.v1.Frame.kind:type_name -> zgame.v1.FrameKind
 	5,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
-	18, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
+	19, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
 	6,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
 	7,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
 	8,  // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
@@ -1842,14 +1916,15 @@ var file_zgame_v1_wire_proto_depIdxs = []int32{
 	11, // 9: zgame.v1.Control.goaway:type_name -> zgame.v1.Goaway
 	12, // 10: zgame.v1.Control.closing:type_name -> zgame.v1.Closing
 	13, // 11: zgame.v1.Control.gap:type_name -> zgame.v1.Gap
-	15, // 12: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
-	1,  // 13: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
-	2,  // 14: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	14, // 12: zgame.v1.Control.warning:type_name -> zgame.v1.Warning
+	16, // 13: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
+	1,  // 14: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
+	2,  // 15: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_zgame_v1_wire_proto_init() }
@@ -1866,6 +1941,7 @@ func file_zgame_v1_wire_proto_init() {
 		(*Control_Goaway)(nil),
 		(*Control_Closing)(nil),
 		(*Control_Gap)(nil),
+		(*Control_Warning)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1873,7 +1949,7 @@ func file_zgame_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_v1_wire_proto_rawDesc), len(file_zgame_v1_wire_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
