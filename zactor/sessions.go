@@ -40,6 +40,10 @@ type PushOption func(*zmsg.Push)
 // Class says what may happen to the push when a client is slow. Defaults to zmsg.Reliable.
 func Class(c zmsg.Class) PushOption { return func(p *zmsg.Push) { p.Class = c } }
 
+// LatestOf makes the push one of class zmsg.Latest: while it waits for a slow client a newer one of the same type and the same of, such as the name of
+// an entity that moves about, replaces it. of is at most zmsg.MaxOf bytes; a longer one is refused.
+func LatestOf(of string) PushOption { return func(p *zmsg.Push) { p.Class, p.Of = zmsg.Latest, of } }
+
 func newPush(msg proto.Message, opts []PushOption) (*zmsg.Push, error) {
 	id, ok := zmsg.IDOf(msg)
 	if !ok {

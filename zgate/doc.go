@@ -19,7 +19,7 @@
 //     goes through one queue of whole websocket frames. Pushes of a session are numbered from 1 without a hole.
 //   - Reliable pushes and responses are never dropped while the session lives: a client that does not take them is
 //     closed as slow. A Volatile push may be dropped, which its sender is told and is counted. A Latest push that waits
-//     for the socket is replaced by a newer one of its id, and goes behind the reliable ones that came meanwhile.
+//     for the socket is replaced by a newer one of its id and of the same thing (Push.Of), and goes behind the reliable ones that came meanwhile.
 //   - No call of this package but Join, Start and Shutdown waits for a client or a network.
 //   - When Join has returned, everything published afterwards on any node reaches the session, the messages of the
 //     actor that made it join included. A join that races a leave never loses the subscription.

@@ -223,7 +223,7 @@ func (g *Gate) OnSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 	switch e.Op {
 	case wirepb.SessionOp_SESSION_OP_PUSH:
-		p := zmsg.Push{ID: e.ID, Body: e.Body, Class: e.Class, Key: e.Key, Version: e.Version, No: e.PushNo}
+		p := zmsg.Push{ID: e.ID, Body: e.Body, Class: e.Class, Of: e.Of, Key: e.Key, Version: e.Version, No: e.PushNo}
 		if p.Body == nil {
 			p.Body = []byte{} // an empty message, not one to be encoded
 		}

@@ -3,6 +3,7 @@ package zgate
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -23,6 +24,7 @@ type encoded struct {
 	g     *Gate
 	id    uint32
 	class zmsg.Class
+	of    string // as body
 	body  []byte
 	// owned: body is not changed by anybody and may be kept; else it is valid during the call only.
 	owned bool
@@ -30,12 +32,16 @@ type encoded struct {
 	err   error  // of the text form
 }
 
+var errOf error = &opError{"zgate: Push.Of is longer than " + itoa(zmsg.MaxOf) + " bytes", zmsg.CodeBadRequest}
+
 const textHead = `{"frames":[{`
 
 // encode makes p ready to be sent; own says that p.Body may be kept.
 func (g *Gate) encode(p *zmsg.Push, own bool) (encoded, error) {
 	body, err := p.EncodedBody()
 	switch {
+	case len(p.Of) > zmsg.MaxOf:
+		return encoded{}, errOf
 	case err != nil:
 		return encoded{}, err
 	case len(body) > g.cfg.MaxSend:
@@ -45,7 +51,7 @@ func (g *Gate) encode(p *zmsg.Push, own bool) (encoded, error) {
 	if p.Body == nil {
 		g.count.encodePB.Inc()
 	}
-	return encoded{g: g, id: p.ID, class: p.Class, body: body, owned: own || p.Body == nil}, nil
+	return encoded{g: g, id: p.ID, class: p.Class, of: p.Of, body: body, owned: own || p.Body == nil}, nil
 }
 
 // text returns what follows textHead and the seq in the text form.
@@ -64,12 +70,12 @@ func (e *encoded) text() ([]byte, error) {
 // keep makes e independent of the caller's memory.
 func (e *encoded) keep() {
 	if !e.owned {
-		e.body, e.owned = bytes.Clone(e.body), true
+		e.body, e.of, e.owned = bytes.Clone(e.body), strings.Clone(e.of), true
 	}
 }
 
 // weight is what e counts in a queue, nearly.
-func (e *encoded) weight() int { return len(e.body) + 40 }
+func (e *encoded) weight() int { return len(e.body) + len(e.of) + 40 }
 
 // appendPushLocked appends e as the session's next push. c.q.mu is held and e admitted.
 func (s *Session) appendPushLocked(e *encoded) {
@@ -161,7 +167,7 @@ func (s *Session) push(e *encoded, later bool) error {
 	return nil
 }
 
-// waitLatestLocked lets e wait for the socket, in the place of an older push of its id.
+// waitLatestLocked lets e wait for the socket, in the place of an older push of its id, and of the same thing.
 func (s *Session) waitLatestLocked(e *encoded) error {
 	c := s.c
 	if c.q.closing || c.q.dead {
@@ -170,7 +176,7 @@ func (s *Session) waitLatestLocked(e *encoded) error {
 	}
 	e.keep()
 	for i := range c.q.latest {
-		if w := &c.q.latest[i]; w.e.id == e.id {
+		if w := &c.q.latest[i]; w.e.id == e.id && w.e.of == e.of {
 			c.q.queued += e.weight() - w.e.weight()
 			w.e = *e
 			c.g.count.dropReplaced.Inc()

@@ -308,19 +308,24 @@ func TestStalledClientBlocksNobody(t *testing.T) {
 	}
 }
 
-// Latest pushes that waited arrive when the client reads again: the newest, behind what was queued, numbers without a
+// Latest pushes that waited arrive when the client reads again: the newest of each thing, behind what was queued, numbers without a
 // hole.
 func TestLatestArrives(t *testing.T) {
 	r := newRig(t, withSmallBuffers(t))
 	c, ref := r.stall("ann")
 	s := r.fill(ref)
 	for i := range 10 {
-		if err := s.Push(&zmsg.Push{ID: 2, Body: fmt.Appendf(nil, "state %d", i), Class: zmsg.Latest}); err != nil {
-			t.Fatal(err)
+		for _, of := range []string{"a", "b", "c"} {
+			if err := s.Push(&zmsg.Push{ID: 2, Body: fmt.Appendf(nil, "%s %d", of, i), Class: zmsg.Latest, Of: of}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	if err := s.Push(&zmsg.Push{ID: 2, Class: zmsg.Latest, Of: strings.Repeat("x", zmsg.MaxOf+1)}); !errors.Is(err, zmsg.ErrBadRequest) {
+		t.Errorf("too long: %v", err)
+	}
 	var seq uint64
-	for {
+	for want := []string{"a 9", "b 9", "c 9"}; len(want) > 0; {
 		_, p, err := c.wsRead()
 		if err != nil {
 			t.Fatal(err)
@@ -333,10 +338,10 @@ func TestLatestArrives(t *testing.T) {
 			t.Fatalf("push %d has number %d", seq, f.Seq)
 		}
 		if f.ID == 2 {
-			if string(f.Body) != "state 9" {
-				t.Errorf("got %q", f.Body)
+			if string(f.Body) != want[0] {
+				t.Errorf("got %q, want %q", f.Body, want[0])
 			}
-			break
+			want = want[1:]
 		}
 	}
 	// The writer goroutine ends with the queue.

@@ -101,7 +101,7 @@ func TestBadUTF8IsReplaced(t *testing.T) {
 	}
 	batch := AppendBatchHead(nil, BatchHead{From: NodeRef{ID: bad}})
 	batch = AppendBatchEnvelope(batch, &Envelope{
-		Text: bad, User: bad, Group: bad, Session: SessionRef{Gate: NodeRef{ID: bad}}, Key: Key{ID: bad}, Owner: NodeRef{ID: bad}, Once: bad,
+		Text: bad, User: bad, Group: bad, Session: SessionRef{Gate: NodeRef{ID: bad}}, Key: Key{ID: bad}, Owner: NodeRef{ID: bad}, Once: bad, Of: bad,
 	})
 	var w wirepb.Batch
 	if err := proto.Unmarshal(batch, &w); err != nil {

@@ -34,6 +34,7 @@ type Envelope struct {
 	Owner     NodeRef
 	Once      string
 	PushNo    uint64
+	Of        string
 }
 
 // BatchHead is the head of a batch: who sent it, and which of the sender's batches to this subject it is, from 1. The

@@ -42,6 +42,7 @@ const (
 	envOwnerEpoch = 31
 	envOnce       = 32
 	envPush       = 33
+	envOf         = 34
 )
 
 // AppendEnvelope appends e as one wirepb.Envelope: the bytes that deterministic proto.Marshal gives. Bytes of its
@@ -70,7 +71,7 @@ func (e *Envelope) Size() int {
 		sizeUint(envKeyType, uint64(e.Key.Type)) + sizeUint(envKeyZone, uint64(e.Key.Zone)) +
 		sizeBytes(envKeyID, len(e.Key.ID)) + sizeUint(envVersion, uint64(e.Version)) +
 		sizeBytes(envOwner, len(e.Owner.ID)) + sizeUint(envOwnerEpoch, e.Owner.Epoch) +
-		sizeBytes(envOnce, len(e.Once)) + sizeUint(envPush, e.PushNo)
+		sizeBytes(envOnce, len(e.Once)) + sizeUint(envPush, e.PushNo) + sizeBytes(envOf, len(e.Of))
 	if e.Client {
 		n += tagSize(envClient) + 1
 	}
@@ -116,11 +117,12 @@ func appendEnvelope(b []byte, e *Envelope) []byte {
 	b = appendString(b, envOwner, e.Owner.ID)
 	b = appendUint(b, envOwnerEpoch, e.Owner.Epoch)
 	b = appendString(b, envOnce, e.Once)
-	return appendUint(b, envPush, e.PushNo)
+	b = appendUint(b, envPush, e.PushNo)
+	return appendString(b, envOf, e.Of)
 }
 
 func (e *Envelope) valid() bool {
-	return valid(e.Text) && valid(e.Session.Gate.ID) && valid(e.User) && valid(e.Group) && valid(e.Key.ID) && valid(e.Owner.ID) && valid(e.Once)
+	return valid(e.Text) && valid(e.Session.Gate.ID) && valid(e.User) && valid(e.Group) && valid(e.Key.ID) && valid(e.Owner.ID) && valid(e.Once) && valid(e.Of)
 }
 
 func valid(s string) bool { return s == "" || utf8.ValidString(s) }
@@ -128,7 +130,7 @@ func valid(s string) bool { return s == "" || utf8.ValidString(s) }
 func (e *Envelope) cleaned() Envelope {
 	c := *e
 	c.Text, c.Session.Gate.ID, c.User = clean(c.Text), clean(c.Session.Gate.ID), clean(c.User)
-	c.Group, c.Key.ID, c.Owner.ID, c.Once = clean(c.Group), clean(c.Key.ID), clean(c.Owner.ID), clean(c.Once)
+	c.Group, c.Key.ID, c.Owner.ID, c.Once, c.Of = clean(c.Group), clean(c.Key.ID), clean(c.Owner.ID), clean(c.Once), clean(c.Of)
 	return c
 }
 
@@ -236,6 +238,8 @@ func (e *Envelope) setBytes(f *field) (ok bool) {
 		s = &e.Owner.ID
 	case envOnce:
 		s = &e.Once
+	case envOf:
+		s = &e.Of
 	case envBody:
 		e.Body = f.data
 		return true

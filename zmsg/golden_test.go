@@ -110,6 +110,10 @@ func goldenBatches() []goldenBatch {
 			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_PUSH, ID: 1000, Body: []byte{1},
 			Sessions: []uint64{5, 6, 7}, Class: Latest,
 		}}},
+		{"push of the latest of something", head, []Envelope{{
+			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_PUSH, ID: 1000, Body: []byte{1}, Session: session,
+			Class: Latest, Of: "unit/7",
+		}}},
 		{"publish to a group", head, []Envelope{{
 			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_PUSH, ID: 1000, Body: []byte{1},
 			Group: "room/go",

@@ -8,9 +8,12 @@ type Class uint8
 // The classes.
 const (
 	Reliable Class = iota // never dropped in silence: a client whose queue is full of them is closed
-	Latest                // a newer push of the same id replaces it while it waits
+	Latest                // a newer push of the same id, and the same Push.Of, replaces it while it waits
 	Volatile              // may be dropped, counted
 )
+
+// MaxOf is how long Push.Of may be, in bytes.
+const MaxOf = 128
 
 // Push is a message for clients that nobody asked for.
 type Push struct {
@@ -18,6 +21,7 @@ type Push struct {
 	Body  []byte        // encoded; may be nil where Value is set
 	Value proto.Message // not changed after sending
 	Class Class
+	Of    string // of class Latest: what it tells the latest of, such as an entity, at most MaxOf bytes; "": the id says it all
 
 	// Of an object's push to sessions that are bound to it, all at one gate: whose it is, since when, and its number there, from 1. The
 	// gate keeps the order by them while the object moves. Version 0: of no object.

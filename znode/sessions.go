@@ -99,7 +99,7 @@ func pushInto(e *zmsg.Envelope, p *zmsg.Push) error {
 		return err
 	}
 	e.Kind, e.ID, e.Body, e.Class = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, p.ID, body, p.Class
-	e.Key, e.Version, e.PushNo = p.Key, p.Version, p.No
+	e.Key, e.Version, e.PushNo, e.Of = p.Key, p.Version, p.No, p.Of
 	return nil
 }
 
@@ -112,7 +112,7 @@ func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
 	if err != nil {
 		return err
 	}
-	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class}
+	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of}
 	var errs []error
 	remote := map[zmsg.NodeRef][]uint64{}
 	for _, ref := range to {
@@ -138,7 +138,7 @@ func (s *sessions) Publish(group string, p *zmsg.Push) error {
 	if err != nil {
 		return err
 	}
-	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class}
+	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of}
 	if s.gate != nil {
 		s.gate.PublishLocal(group, &encoded)
 	}
