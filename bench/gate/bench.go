@@ -34,6 +34,7 @@ type Bench struct {
 	server    int // core of the servers
 	restore   unix.CPUSet
 	delivered float64 // of the last run with slow clients, per cent
+	deaf      float64 // of the last run with clients that never read: p99 of the others, with by without
 }
 
 // Open starts the servers on one core, where there are two, and moves this process to the other.

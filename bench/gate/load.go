@@ -103,20 +103,39 @@ func (l *load) dial(n int, w how) error {
 		}
 	}
 	err = l.run(time.Now().Add(child.Patience), func() bool { return ready == n }, begin)
-	if err == nil && len(l.all) != want {
-		err = fmt.Errorf("bench: %d clients are connected, want %d", len(l.all), want)
+	if err != nil {
+		return err
 	}
-	return err
+	return l.counted(want) // a bare server may not have seen the last ones yet
+}
+
+// counted waits until the server has n clients.
+func (l *load) counted(n int) error {
+	for until := time.Now().Add(child.Patience); ; rest(time.Millisecond) {
+		got, err := l.host.number("clients")
+		if int(got) == n || err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("bench: the server has %d clients, want %d", got, n)
+		}
+	}
 }
 
 // connect makes a client.
-func (l *load) connect(to netip.AddrPort, w how) (s *sock, err error) {
+func (l *load) connect(to netip.AddrPort, w how) (*sock, error) {
+	s := &sock{wire: w.wire()}
+	l.all = append(l.all, s)
+	return s, l.reconnect(s, to, w)
+}
+
+// reconnect gives a client a new connection.
+func (l *load) reconnect(s *sock, to netip.AddrPort, w how) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s = &sock{fd: fd, wire: w.wire()}
-	l.all = append(l.all, s)
+	s.fd, s.rest, s.step = fd, s.rest[:0], stepUpgrade
 	for len(l.byFD) <= fd {
 		l.byFD = append(l.byFD, nil)
 	}
@@ -130,13 +149,13 @@ func (l *load) connect(to netip.AddrPort, w how) (s *sock, err error) {
 		unix.SetNonblock(fd, true),
 		unix.EpollCtl(l.ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 	if err != nil {
-		return nil, fmt.Errorf("bench: connecting: %w", err)
+		return fmt.Errorf("bench: connecting: %w", err)
 	}
 	if _, bare := s.wire.(*tcpWire); bare {
 		s.step = stepReady
-		return s, nil
+		return nil
 	}
-	return s, s.write(upgrade)
+	return s.write(upgrade)
 }
 
 // proceed takes a client that connects a step further.
@@ -203,6 +222,9 @@ func (l *load) run(until time.Time, done func() bool, handle func(s *sock, b []b
 }
 
 func (l *load) receive(s *sock, handle func(s *sock, b []byte) (int, error)) error {
+	if s == nil {
+		return nil // its connection was closed in this turn
+	}
 	kept := copy(l.in, s.rest)
 	n, err := unix.Read(s.fd, l.in[kept:])
 	switch {
@@ -213,10 +235,19 @@ func (l *load) receive(s *sock, handle func(s *sock, b []byte) (int, error)) err
 	case n == 0:
 		return errors.New("bench: a server closed a client's connection")
 	}
-	b := l.in[:kept+n]
+	b, fd := l.in[:kept+n], s.fd
 	used, err := handle(s, b)
-	s.rest = append(s.rest[:0], b[used:]...)
+	if s.fd == fd {
+		s.rest = append(s.rest[:0], b[used:]...)
+	}
 	return err
+}
+
+// leave closes a client's connection.
+func (l *load) leave(s *sock) {
+	l.byFD[s.fd] = nil
+	_ = unix.Close(s.fd)
+	s.fd = -1
 }
 
 // close ends all clients and waits until the server has seen it.
@@ -225,13 +256,5 @@ func (l *load) close() error {
 		_ = unix.Close(s.fd)
 	}
 	_ = unix.Close(l.ep)
-	for until := time.Now().Add(child.Patience); ; rest(time.Millisecond) {
-		n, err := l.host.number("clients")
-		if n == 0 || err != nil {
-			return err
-		}
-		if time.Now().After(until) {
-			return fmt.Errorf("bench: the server has %d clients that are gone", n)
-		}
-	}
+	return l.counted(0)
 }

@@ -49,7 +49,7 @@ func (b *Bench) Run(rows []Row, which, rounds int, log func(round int, row strin
 				if (k+round)%2 == 0 { // nobody is always the first
 					h, values, mask = b.tcp, &r.TCP, TCP
 				}
-				if which&mask == 0 || mask == TCP && !row.TCP && row.Key != "accept" && row.Key != "idle-bytes" {
+				if which&mask == 0 || mask == TCP && !row.TCP && !row.Also {
 					continue
 				}
 				v, err := row.measure(b, h)

@@ -16,6 +16,8 @@ type Row struct {
 	Unit string // of the values
 	// TCP: the figure is the gate's value by that of the bare echo.
 	TCP bool
+	// Also: the bare echo is measured as well, for comparison.
+	Also bool
 	// Most: the figure is to be at least Must and Aim; else at most.
 	Most      bool
 	Must, Aim float64 // both 0: there are none
@@ -58,15 +60,15 @@ func Rows() []Row {
 			},
 		},
 		{
-			Key: "accept", Work: "accept, upgrade, login: CPU", Unit: us, Must: 70, Aim: 50,
+			Key: "accept", Work: "accept, upgrade, login: CPU", Unit: us, Must: 70, Aim: 50, Also: true,
 			measure: measureAccept,
 		},
 		{
-			Key: "idle-bytes", Work: "idle authenticated connection, bytes, at 10,000", Unit: "B", Must: 10_000, Aim: 8_500, Once: true,
+			Key: "idle-bytes", Work: "idle authenticated connection, bytes, at 10,000", Unit: "B", Must: 10_000, Aim: 8_500, Once: true, Also: true,
 			measure: measureIdleBytes,
 		},
 		{
-			Key: "idle-cpu", Work: "10,000 idle with heartbeats, CPU of a core", Unit: "%", Must: 1, Aim: 0.5, Once: true,
+			Key: "idle-cpu", Work: "10,000 idle with heartbeats, CPU of a core", Unit: "%", Must: 1, Aim: 0.5, Once: true, Also: true,
 			measure: measureIdleCPU,
 		},
 		{
@@ -94,6 +96,25 @@ func Rows() []Row {
 		{
 			Key: "slow-closed", Work: "a slow client is closed after its queue fills", Unit: "s", Must: 3, Aim: 1.5, Once: true,
 			measure: measureSlowClosed,
+		},
+		{
+			Key: "deaf-memory", Work: "200 that never read beside 200 that do, 1 KB at 50 Hz: memory for them, of cap x 200", Must: 1, Aim: 1, Once: true,
+			measure: (*Bench).measureDeaf,
+		},
+		{
+			Key: "deaf-p99", Work: "the same: p99 of those that read, with / without", Must: 1.5, Aim: 1.2, Once: true,
+			measure: func(b *Bench, h *host) (float64, error) {
+				if b.deaf == 0 {
+					if _, err := b.measureDeaf(h); err != nil {
+						return 0, err
+					}
+				}
+				return b.deaf, nil
+			},
+		},
+		{
+			Key: "storm", Work: "5,000 clients whose gate is drained, until 99 % are logged in at another", Unit: "s", Must: 10, Aim: 5, Once: true,
+			measure: measureStorm,
 		},
 		{
 			Key: "allocs", Work: "allocations of a message, decode -> mailbox -> encode -> write", Unit: allocations, Must: 1, Aim: 0,
@@ -201,7 +222,7 @@ const (
 )
 
 // streamed measures a stream to clients of which slow do not read.
-func (b *Bench) streamed(h *host, clients, slow int) (r streamed, err error) {
+func (b *Bench) streamed(h *host, clients, slow, messages int) (r streamed, err error) {
 	w := how{wire: h.wire(echoID, rawBody(), streamSize), joins: joins(joinID)}
 	if slow > 0 {
 		w.buffer = 4096
@@ -216,20 +237,59 @@ func (b *Bench) streamed(h *host, clients, slow int) (r streamed, err error) {
 		if err := l.dial(clients-slow, w); err != nil {
 			return err
 		}
-		r, err = l.stream(b.cfg.Stream, streamSize, streamRate)
+		r, err = l.stream(messages, streamSize, streamRate)
 		return err
 	})
 	return r, err
 }
 
-func (b *Bench) measureSlow(h *host) (float64, error) {
-	n := b.n(1000)
-	slow := max(1, n/20)
-	without, err := b.streamed(h, n-slow, 0)
+// queueBytes is the cap: how much may wait for a client by default.
+const queueBytes = 1 << 20
+
+// measureDeaf is how much more memory a server takes for 200 clients that do not read, by what may wait for so many.
+func (b *Bench) measureDeaf(of *host) (share float64, err error) {
+	n := b.n(200)
+	messages := 3 * b.cfg.Stream
+	var without, with streamed
+	err = b.fresh(of.role, func(h *host) (err error) {
+		without, err = b.streamed(h, n, 0, messages)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
-	with, err := b.streamed(h, n, slow)
+	err = b.fresh(of.role, func(h *host) (err error) {
+		with, err = b.streamed(h, 2*n, n, messages)
+		return err
+	})
+	if err == nil && with.missing > 0 {
+		err = fmt.Errorf("bench: %d deliveries to clients that read are missing", with.missing)
+	}
+	b.deaf = float64(quantile(with.late, 0.99)) / float64(quantile(without.late, 0.99))
+	return float64(with.memory-without.memory) / float64(n*queueBytes), err
+}
+
+// measureStorm is the time until nearly all clients of a gate that drains have come back.
+func measureStorm(b *Bench, of *host) (seconds float64, err error) {
+	err = b.fresh(of.role, func(h *host) error {
+		w := how{wire: h.wire(echoID, rawBody(), 0)}
+		return h.with(b.n(5000), w, func(l *load) error {
+			r, err := l.storm(w)
+			seconds = r.most.Seconds()
+			return err
+		})
+	})
+	return seconds, err
+}
+
+func (b *Bench) measureSlow(h *host) (float64, error) {
+	n := b.n(1000)
+	slow := max(1, n/20)
+	without, err := b.streamed(h, n-slow, 0, b.cfg.Stream)
+	if err != nil {
+		return 0, err
+	}
+	with, err := b.streamed(h, n, slow, b.cfg.Stream)
 	if err != nil {
 		return 0, err
 	}

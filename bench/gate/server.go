@@ -26,6 +26,8 @@ type server interface {
 	// fill sends body to the ones that joined as slow until one is given up; it returns how long it took from then until that
 	// connection was gone.
 	fill(body []byte) (time.Duration, error)
+	// drain shuts down what clients are connected to, in the background, and opens the same anew; it returns the new port.
+	drain() (port int, err error)
 	close() error
 }
 
@@ -101,6 +103,9 @@ func obey(s server, words []string) (string, error) {
 	case "fill":
 		took, err := s.fill(make([]byte, n[0]))
 		return say(int64(took)), err
+	case "drain":
+		port, err := s.drain()
+		return say(int64(port)), err
 	default:
 		return "", errors.New("nobody knows what that is")
 	}

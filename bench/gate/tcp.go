@@ -91,6 +91,8 @@ func (s *tcp) fill([]byte) (time.Duration, error) {
 	return 0, errors.New("a bare socket gives nobody up")
 }
 
+func (s *tcp) drain() (int, error) { return 0, errors.New("a bare socket is not drained") }
+
 func (s *tcp) close() error {
 	err := s.l.Close()
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -44,12 +45,15 @@ type message struct {
 	kind   kind
 	number uint64
 	body   []byte
+	delay  time.Duration // of closed: the client is to wait so long before it connects again
 }
 
 // wire is how a client speaks to a server.
 type wire interface {
 	// request appends request number n, from 0.
 	request(b []byte, n uint64) []byte
+	// heartbeat is what an idle client sends now and then.
+	heartbeat() []byte
 	// next reads the first message of b; size 0 says that b holds no whole one.
 	next(b []byte) (m message, size int, err error)
 }
@@ -61,6 +65,8 @@ func (w *tcpWire) request(b []byte, n uint64) []byte {
 	b = binary.LittleEndian.AppendUint64(b, n)
 	return append(b, make([]byte, messageBytes-8)...)
 }
+
+func (w *tcpWire) heartbeat() []byte { return w.request(nil, 0) }
 
 func (w *tcpWire) next(b []byte) (m message, size int, err error) {
 	if w.pushed > 0 {
@@ -119,6 +125,8 @@ func (w *gateWire) request(b []byte, n uint64) []byte {
 	return b
 }
 
+func (w *gateWire) heartbeat() []byte { return ping }
+
 func (w *gateWire) next(b []byte) (m message, size int, err error) {
 	if len(b) < 2 {
 		return m, 0, nil
@@ -172,11 +180,11 @@ func (w *gateWire) frame(f *zmsg.Frame) (m message, err error) {
 		if err := proto.Unmarshal(f.Control, &c); err != nil {
 			return m, err
 		}
-		switch c.GetControl().(type) {
+		switch c := c.GetControl().(type) {
 		case *wirepb.Control_Welcome:
 			return message{kind: welcome}, nil
 		case *wirepb.Control_Closing:
-			return message{kind: closed}, nil
+			return message{kind: closed, delay: time.Duration(c.Closing.GetDelayMs()) * time.Millisecond}, nil
 		}
 		return message{kind: other}, nil
 	default:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,8 +30,10 @@ const (
 
 // gate is the subject: zgate, zroute and a zactor.Group, put together as znode does, without other nodes.
 type gate struct {
-	group *zactor.Group
-	gate  *zgate.Gate
+	group   *zactor.Group
+	gate    *zgate.Gate
+	cfg     zgate.Config
+	drained chan error // from the shutdown of those before; nil: there are none
 }
 
 // openGate opens a gate; heartbeat is how often clients are to send a Ping, "" for the default.
@@ -57,19 +60,43 @@ func openGate(heartbeat string) (_ server, err error) {
 	if _, err = s.group.Spawn("echo", func() zactor.Actor { return &echo{} }); err != nil {
 		return nil, err
 	}
-	if s.gate, err = zgate.New(zgate.Config{
+	s.cfg = zgate.Config{
 		Node: self, Addr: "127.0.0.1:0", Auth: zgate.DevAuth{}, Dispatcher: d,
 		Handlers: map[uint32]zgate.Handler{joinID: s.join("all"), joinSlow: s.join("slow")},
 		MaxPerIP: -1, // all clients are at one address
 		Rate:     -1, // and send as fast as they can
 		ByteRate: -1, AcceptRate: -1,
 		Heartbeat: every, Metrics: zmetrics.NewGate(registry),
-	}); err != nil {
+	}
+	s.gate, err = s.start()
+	return s, err
+}
+
+func (s *gate) start() (*zgate.Gate, error) {
+	g, err := zgate.New(s.cfg)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := bounded()
 	defer cancel()
-	return s, s.gate.Start(ctx)
+	return g, g.Start(ctx)
+}
+
+func (s *gate) drain() (port int, err error) {
+	old := s.gate
+	if s.drained != nil {
+		return 0, errors.New("it drains already")
+	}
+	if s.gate, err = s.start(); err != nil {
+		return 0, err
+	}
+	s.drained = make(chan error, 1)
+	go func() { // ends with the old gate's sessions, or when they are cut; close waits for it
+		ctx, cancel := bounded()
+		defer cancel()
+		s.drained <- old.Shutdown(ctx)
+	}()
+	return s.gate.Addr().(*net.TCPAddr).Port, nil
 }
 
 // echo is the actor.
@@ -127,7 +154,11 @@ func (s *gate) fill(body []byte) (time.Duration, error) {
 func (s *gate) close() error {
 	ctx, cancel := bounded()
 	defer cancel()
-	return errors.Join(s.gate.Shutdown(ctx), s.group.Shutdown(ctx))
+	err := errors.Join(s.gate.Shutdown(ctx), s.group.Shutdown(ctx))
+	if s.drained != nil {
+		err = errors.Join(err, <-s.drained)
+	}
+	return err
 }
 
 // rest waits for d.
