@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 )
 
 // reset forgets what is queued, as if it had been written.
@@ -36,7 +37,8 @@ func TestAllocationBudget(t *testing.T) {
 	})
 	c := &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}, readAt: time.Now()}
 	c.timer.conn = c
-	s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, r.now())}
+	s := &Session{g: r.Gate, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, r.now())}
+	s.c.Store(c)
 	c.session.Store(s)
 	c.corked.Store(true)
 	packet := zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 1, ID: 1, Seq: 7, Body: make([]byte, 64)})
@@ -44,7 +46,7 @@ func TestAllocationBudget(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		buf.Reset()
 		buf.Write(packet)
-		if v := s.handle(message{opBinary, buf.Bytes()}); v != nil {
+		if v := s.handle(c, message{opBinary, buf.Bytes()}); v != nil {
 			t.Fatal(v)
 		}
 		c.reset()
@@ -60,6 +62,28 @@ func TestAllocationBudget(t *testing.T) {
 	}); n > 0 {
 		t.Errorf("%v allocations for a push", n)
 	}
+	// Neither does it where all of it is kept until the client says that it has it.
+	s.resume = &resumption{window: time.Minute, shown: true}
+	ack := control(&wirepb.Control{Control: &wirepb.Control_Ack{Ack: &wirepb.Ack{Push: 1 << 40}}})
+	packet = zmsg.AppendPacketFrame(packet, &zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: ack})
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := s.Push(p); err != nil {
+			t.Fatal(err)
+		}
+		buf.Reset()
+		buf.Write(packet)
+		c.control.tokens = controlBurst
+		if v := s.handle(c, message{opBinary, buf.Bytes()}); v != nil {
+			t.Fatal(v)
+		}
+		c.reset()
+	}); n > 0 {
+		t.Errorf("%v allocations for a request and a push that are kept", n)
+	}
+	if n := s.resume.log.Len(); n > 1 {
+		t.Errorf("%d frames are kept", n)
+	}
+	s.resume = nil
 	// A push of an object that the session is bound to costs no memory either.
 	r.sessions.put(s)
 	b := zmsg.Binding{
@@ -90,12 +114,15 @@ func TestAllocationBudget(t *testing.T) {
 
 // BenchmarkPush is a push into the queue of one session: of nobody's, and of an object that the session is bound to.
 func BenchmarkPush(b *testing.B) {
-	for _, of := range []string{"plain", "object"} {
+	for _, of := range []string{"plain", "object", "kept"} {
 		b.Run(of, func(b *testing.B) {
 			r := newRig(b, func(c *Config) { c.Logger, c.Tell = nil, func(zmsg.Address, *zmsg.Message) error { return nil } })
 			o := newBoundRig(r, 1)
 			defer o.end()
 			p := &zmsg.Push{ID: 9, Body: make([]byte, 64)}
+			if of == "kept" {
+				o.s.resume = &resumption{window: time.Minute, shown: true}
+			}
 			if of == "object" {
 				if err := o.bind(1, 0, 1, false); err != nil {
 					b.Fatal(err)
@@ -108,7 +135,10 @@ func BenchmarkPush(b *testing.B) {
 				if err := r.Push(o.s.ref, p); err != nil {
 					b.Fatal(err)
 				}
-				o.s.c.reset()
+				if p.No%32 == 0 {
+					o.s.ack(o.s.c.Load(), p.No, 0)
+				}
+				o.s.c.Load().reset()
 			}
 		})
 	}

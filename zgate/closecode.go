@@ -48,8 +48,9 @@ const (
 	CloseReplaced     CloseCode = 3504
 )
 
-// Two ends that no gate decides on; they are reasons of metrics and of SessionClosed, never sent.
+// Three ends that no gate decides on; they are reasons of metrics and of SessionClosed, never sent.
 const (
+	closedTaken    CloseCode = 1    // the client has come back on another connection
 	closedByClient CloseCode = 1000 // the client sent a close frame
 	closedLost     CloseCode = 1006 // the connection broke, or the client closed it without a word
 )
@@ -61,6 +62,8 @@ func (c CloseCode) Reconnect() bool { return c < 3500 }
 // "application" from 4000 on, "reserved" for anything else.
 func (c CloseCode) String() string {
 	switch c {
+	case closedTaken:
+		return "resumed"
 	case closedByClient:
 		return "client"
 	case closedLost:

@@ -101,6 +101,20 @@ type Config struct {
 	// to 15 MiB, a little less than what zclient takes.
 	MaxSend int
 
+	// ResumeWindow is how long a session whose connection broke waits for its client to come back; a client may ask for less. Clients that do not
+	// ask for it, and all with -1, have sessions that end with their connection. Defaults to 30 s.
+	ResumeWindow time.Duration
+	// MaxSuspended is how many sessions may wait for their clients at once; those above it end. Defaults to 20,000.
+	MaxSuspended int
+	// KeepCount, KeepBytes and KeepTime bound what is kept of what a session was sent, until its client says that it has arrived: frames, bytes, and for how long. What
+	// is above them goes, the oldest first; a client that comes back and has not got it is told so. Default to 4,096, 256 KiB and 1 minute. KeepBytes is at
+	// most QueueBytes.
+	KeepCount int
+	KeepBytes int
+	KeepTime  time.Duration
+	// MaxKeepBytes bounds what is kept of all sessions together. Defaults to 256 MiB.
+	MaxKeepBytes int
+
 	// HandshakeTimeout is for TLS and HTTP together. Defaults to 5 s.
 	HandshakeTimeout time.Duration
 	// LoginTimeout is from then to the Hello. Defaults to 5 s.
@@ -199,6 +213,12 @@ func (c Config) withDefaults() Config {
 	set(&c.AcceptBurst, 4_000)
 	set(&c.QueueBytes, 1<<20)
 	set(&c.MaxSend, 15<<20)
+	set(&c.ResumeWindow, 30*time.Second)
+	set(&c.MaxSuspended, 20_000)
+	set(&c.KeepCount, 4096)
+	set(&c.KeepBytes, min(256<<10, c.QueueBytes))
+	set(&c.KeepTime, time.Minute)
+	set(&c.MaxKeepBytes, 256<<20)
 	set(&c.HandshakeTimeout, 5*time.Second)
 	set(&c.LoginTimeout, 5*time.Second)
 	set(&c.AuthTimeout, 5*time.Second)
@@ -280,6 +300,10 @@ func (c Config) validate() error {
 		{"AcceptBurst", c.AcceptBurst, 1, 1 << 30},
 		{"QueueBytes", c.QueueBytes, 4 << 10, 1 << 30},
 		{"MaxSend", c.MaxSend, 4 << 10, 1 << 30},
+		{"MaxSuspended", c.MaxSuspended, 1, 1 << 30},
+		{"KeepCount", c.KeepCount, 1, 1 << 20},
+		{"KeepBytes", c.KeepBytes, 1 << 10, c.QueueBytes},
+		{"MaxKeepBytes", c.MaxKeepBytes, 1 << 10, 1 << 40},
 	} {
 		if n.value < n.lowest || n.value > n.most {
 			fault("%s is %d: expected %d to %d", n.name, n.value, n.lowest, n.most)
@@ -298,6 +322,7 @@ func (c Config) validate() error {
 		{"RequestTimeout", c.RequestTimeout},
 		{"JoinTimeout", c.JoinTimeout},
 		{"PushWait", c.PushWait},
+		{"KeepTime", c.KeepTime},
 		{"DrainTime", c.DrainTime},
 		{"DrainSpread", c.DrainSpread},
 	} {
@@ -307,6 +332,9 @@ func (c Config) validate() error {
 	}
 	if c.Timeout < c.Heartbeat*3/2 || c.Timeout > 2*time.Hour {
 		fault("Timeout is %v: expected 1.5 times Heartbeat (%v) to 2h", c.Timeout, c.Heartbeat*3/2)
+	}
+	if c.ResumeWindow > time.Hour {
+		fault("ResumeWindow is %v: expected up to 1h, or -1", c.ResumeWindow)
 	}
 	if c.MaxRequestTimeout < c.RequestTimeout {
 		fault("MaxRequestTimeout is %v: expected at least RequestTimeout (%v)", c.MaxRequestTimeout, c.RequestTimeout)

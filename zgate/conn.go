@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"zgame/zmsg"
@@ -27,6 +28,7 @@ const (
 	phaseLogin                  // waits for Hello
 	phaseAuth                   // the Authenticator is at work
 	phaseActive                 // has a session
+	phaseGone                   // is closed, and its session waits for another one
 )
 
 // conn is one connection of a client: the socket, gorilla's reading side, and the queue out. It is the net.Conn that
@@ -296,11 +298,14 @@ func (c *conn) answerClose(ce *websocket.CloseError) {
 	if c.q.closing {
 		return // ours is on its way, and the client's answers it
 	}
-	code := CloseCode(ce.Code)
+	code, how, text := CloseCode(ce.Code), closedByClient, ce.Text
 	if ce.Code == websocket.CloseNoStatusReceived {
 		code = 0
 	}
-	c.endLocked(closedByClient, ce.Text, 0, func() { c.appendLocked(appendWSClose(nil, code, "")) })
+	if clientSuspends(ce.Code) {
+		how, text = closedLost, "the client closed with "+itoa(ce.Code)+": "+ce.Text
+	}
+	c.endLocked(how, text, 0, func() { c.appendLocked(appendWSClose(nil, code, "")) })
 }
 
 // closing is what close tells and waits for beside code and text.
@@ -323,14 +328,9 @@ func (c *conn) closeLocked(code CloseCode, text string, o closing) bool {
 	}
 	text = cut(text, maxReason)
 	c.endLocked(code, text, o.within, func() {
-		f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(&wirepb.Control{
-			Control: &wirepb.Control_Closing{Closing: &wirepb.Closing{
-				Code: uint32(code), Text: text, DelayMs: uint32(o.delay.Milliseconds()),
-			}},
-		})}
-		if b, err := c.encode(nil, &f); err == nil {
-			c.frameLocked(c.op(), b)
-		}
+		c.controlLocked(&wirepb.Control{Control: &wirepb.Control_Closing{Closing: &wirepb.Closing{
+			Code: uint32(code), Text: text, DelayMs: uint32(o.delay.Milliseconds()),
+		}}})
 		c.appendLocked(appendWSClose(nil, code, text))
 	})
 	return true
@@ -428,8 +428,8 @@ func (c *conn) over() bool {
 	return c.readErr != nil || c.q.broken || c.q.peerDone && c.q.half
 }
 
-// finish closes the socket and forgets what is still queued. It returns how the connection ended.
-func (c *conn) finish() ending {
+// finish closes the socket and forgets what is still queued. It returns how the connection ended, and whether its session goes on without it.
+func (c *conn) finish() (how ending, suspended bool) {
 	_ = c.nc.Close() // without the lock: it waits for whoever writes
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
@@ -438,8 +438,34 @@ func (c *conn) finish() ending {
 	if q.closed.code == 0 {
 		q.closed = ending{closedLost, "connection lost"}
 	}
+	if s := c.session.Load(); s != nil {
+		suspended = s.parkLocked(c)
+	}
 	c.dropLocked()
-	return q.closed
+	return q.closed, suspended
+}
+
+// parseAck decodes a control frame that is an Ack, and an Ack alone.
+func parseAck(b []byte) (push, response uint64, ok bool) {
+	const ack, first, second = 5<<3 | 2, 1 << 3, 2 << 3 // tags
+	if len(b) < 2 || b[0] != ack || int(b[1]) != len(b)-2 {
+		return 0, 0, false
+	}
+	for b = b[2:]; len(b) > 0; {
+		x, n := protowire.ConsumeVarint(b[1:])
+		switch {
+		case n < 0:
+			return 0, 0, false
+		case b[0] == first:
+			push = x
+		case b[0] == second:
+			response = x
+		default:
+			return 0, 0, false
+		}
+		b = b[1+n:]
+	}
+	return push, response, true
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

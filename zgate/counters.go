@@ -12,9 +12,11 @@ type counters struct {
 	// Messages.
 	gate, local, remote, object, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
 	// Drops.
-	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge, dropOldOwner, dropDoubled zmetrics.Counter
+	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge, dropOldOwner, dropDoubled, dropKept zmetrics.Counter
 	// Objects.
 	bindOK, bindOld, waitOver, waitTime, waitFull zmetrics.Counter
+	// Resume.
+	suspendFull, againAnswered, againFlying, againForgotten zmetrics.Counter
 	// Encodes.
 	encodePB, encodeText zmetrics.Counter
 
@@ -38,6 +40,8 @@ func newCounters(m *zmetrics.Gate) *counters {
 		dropWrongGate: m.Drops.With("wrong_gate"), dropWatcher: m.Drops.With("watcher"), dropTooLarge: m.Drops.With("too_large"),
 
 		dropOldOwner: m.Drops.With("old_owner"), dropDoubled: m.Drops.With("doubled"),
+		dropKept: m.Drops.With("kept"), suspendFull: m.Suspends.With("full"),
+		againAnswered: m.Repeats.With("answered"), againFlying: m.Repeats.With("in_flight"), againForgotten: m.Repeats.With("forgotten"),
 		bindOK: m.Binds.With("ok"), bindOld: m.Binds.With("old_owner"),
 		waitOver: m.PushWaits.With("over"), waitTime: m.PushWaits.With("time"), waitFull: m.PushWaits.With("full"),
 

@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"zgame/internal/lograte"
+	"zgame/zgate/internal/keep"
 	"zgame/zmsg"
 )
 
@@ -39,12 +40,14 @@ type Gate struct {
 	wheel    *wheel
 	allowed  *allowance
 	guests   *allowance    // before login
+	keep     keep.Limits   // of one session
 	leaving  chan struct{} // closed when Shutdown begins
 	stopped  chan struct{} // closed when the wheel may end
 	idle     chan struct{} // told when the last request ends while draining
 
 	self      zmsg.Self
 	sessions  sessions
+	past      pastSessions
 	groups    groups
 	objects   boundObjects
 	addresses addresses
@@ -53,7 +56,9 @@ type Gate struct {
 	// Atomic.
 	draining        atomic.Bool
 	unauthenticated atomic.Int64 // connections that are no session yet
-	active          atomic.Int64 // sessions
+	active          atomic.Int64 // sessions with a connection
+	suspended       atomic.Int64 // sessions without one
+	kept            atomic.Int64 // bytes that sessions keep until they are acknowledged
 	requests        atomic.Int64 // in flight
 	noRouteLog      lograte.Limiter
 	rateLog         lograte.Limiter
@@ -82,6 +87,7 @@ func New(cfg Config) (*Gate, error) {
 		cfg: cfg, log: cfg.Logger, count: newCounters(cfg.Metrics), born: time.Now(),
 		leaving: make(chan struct{}), stopped: make(chan struct{}), idle: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
 	}
+	g.keep = keep.Limits{Count: cfg.KeepCount, Bytes: cfg.KeepBytes, Age: int64(cfg.KeepTime)}
 	g.upgrader = websocket.Upgrader{
 		ReadBufferSize:  512,
 		WriteBufferSize: 256, // never used: what is written goes another way
@@ -156,8 +162,11 @@ func (g *Gate) Serving() bool {
 	return g.started && !g.draining.Load() && !g.deaf.Load()
 }
 
-// Sessions returns how many sessions there are.
-func (g *Gate) Sessions() int { return int(g.active.Load()) }
+// Sessions returns how many sessions there are, with and without a connection.
+func (g *Gate) Sessions() int { return int(g.active.Load() + g.suspended.Load()) }
+
+// Suspended returns how many sessions have no connection, and wait for their clients to come back.
+func (g *Gate) Suspended() int { return int(g.suspended.Load()) }
 
 // accept takes connections until the listener is closed.
 func (g *Gate) accept(l net.Listener) {
@@ -241,23 +250,35 @@ func (g *Gate) register(c *conn) (reason string) {
 
 // closed forgets c, whose goroutine is about to end.
 func (g *Gate) closed(c *conn) {
-	how := c.finish()
-	g.wheel.remove(&c.timer)
-	if c.upgraded {
-		g.count.Closes.With(how.code.String()).Inc()
-	}
+	c.phase.CompareAndSwap(phaseActive, phaseGone)
 	c.endGuest()
-	if s := c.session.Load(); s != nil {
-		g.log.Debug("session closed", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(),
+	s := c.session.Load()
+	how, suspended := c.finish()
+	if suspended {
+		g.log.Debug("session suspended", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(),
 			"text", how.text)
-		s.end(how)
-		g.active.Add(-1)
+		c.ws = nil // it may be a while
+		g.wheel.schedule(&c.timer, g.now())
+	} else {
+		g.wheel.remove(&c.timer)
+		if c.upgraded {
+			g.count.Closes.With(how.code.String()).Inc()
+		}
+		if s != nil {
+			s.logEnd(how)
+			s.end(how)
+			g.active.Add(-1)
+		}
 	}
 	g.addresses.remove(subscriber(c.remote.Addr()), g.cfg.MaxPerIP)
 	g.count.Connections.Dec()
 	g.mu.Lock()
 	delete(g.conns, c)
 	g.mu.Unlock()
+}
+
+func (s *Session) logEnd(how ending) {
+	s.g.log.Debug("session closed", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(), "text", how.text)
 }
 
 // enter starts a phase that may last d.
@@ -278,7 +299,16 @@ func (c *conn) pingAfter() time.Duration {
 // onTimer looks after a connection whose time has come; it returns when to do so again. It runs on the wheel's
 // goroutine and does not block.
 func (g *Gate) onTimer(c *conn, now int64) (next int64) {
-	if phase := c.phase.Load(); phase != phaseActive {
+	phase := c.phase.Load()
+	if phase == phaseGone {
+		s := c.session.Load()
+		next = s.expire(now)
+		if until := s.lapse(c, now); until > 0 {
+			return min(next, until)
+		}
+		return 0 // it has ended, or another connection looks after it
+	}
+	if phase != phaseActive {
 		if at := c.deadline.Load(); now < at {
 			return at
 		}
@@ -376,6 +406,9 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	g.mu.Unlock()
 	for _, c := range conns {
 		c.close(CloseShutdown, "shutting down", closing{delay: g.spread(), within: within})
+	}
+	for _, s := range g.sessions.all() {
+		s.closeAway(CloseShutdown, "shutting down")
 	}
 
 	// Owned by this call; ends when all others have.

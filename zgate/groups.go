@@ -76,7 +76,7 @@ func (t *groups) join(s *Session, name string, done func(error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ended || s.c.closingNow.Load():
+	case s.ended || s.leaving():
 		return ErrClosed
 	case s.groups[name] == nil && len(s.groups) >= t.g.cfg.MaxGroups:
 		return ErrTooMany

@@ -18,11 +18,12 @@ func (c *conn) guestRequest(f *zmsg.Frame, fault *zmsg.Error) bool {
 	}
 	s := c.guest.Load()
 	if s == nil {
-		s = &Session{g: g, c: c, rate: newRates(g.guests, g.now())}
+		s = &Session{g: g, rate: newRates(g.guests, g.now())}
+		s.c.Store(c)
 		c.guest.Store(s)
 	}
 	if !c.closingNow.Load() {
-		s.request(f, fault, c.readAt)
+		s.request(c, f, fault, c.readAt)
 	}
 	return true
 }

@@ -34,7 +34,7 @@ func (g *Gate) serve(c *conn) {
 	}
 	g.wg.Add(1)
 	// Owned by the connection; ends when its socket fails or is closed; Shutdown waits for it.
-	go s.run()
+	go s.run(c)
 }
 
 // open returns the session of a new connection, nil when there is none: then the other side has been told.
@@ -275,11 +275,17 @@ func (g *Gate) hello(c *conn, m message) (*Session, *violation) {
 			if v != nil {
 				return nil, v
 			}
-			s, v := g.newSession(c, user, cut(ctl.Hello.GetClient(), 64))
+			s, refused, v := g.resumed(c, user, ctl.Hello)
+			if s == nil && v == nil {
+				s, v = g.newSession(c, user, ctl.Hello, refused)
+			}
+			if ctl.Hello.GetResume() != "" && v == nil {
+				g.count.Resumes.With(resumeResult(refused)).Inc()
+			}
 			if v != nil {
 				return nil, v
 			}
-			if v := s.frames(&p, len(m.b)); v != nil {
+			if v := s.frames(c, &p, len(m.b)); v != nil {
 				c.close(v.code, v.text, closing{})
 			}
 			return s, nil
@@ -325,15 +331,21 @@ func (c *conn) authenticate(h *wirepb.Hello) (user string, v *violation) {
 	return user, nil
 }
 
-// newSession makes c a session of user. Welcome is the first thing that it sends.
-func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
+// newSession makes c a session of user. Welcome is the first thing that it sends; it says why the client has not got the one back that it asked for.
+func (g *Gate) newSession(c *conn, user string, h *wirepb.Hello, refused refusal) (*Session, *violation) {
 	id, err := newSessionID()
 	if err != nil {
 		return nil, &violation{CloseInternal, "internal error"}
 	}
 	s := &Session{
-		g: g, c: c, user: user, client: client,
-		ref: zmsg.SessionRef{Gate: g.self.Ref(), ID: id, Gen: 1},
+		g: g, user: user, client: cut(h.GetClient(), 64), ref: zmsg.SessionRef{Gate: g.self.Ref(), ID: id, Gen: 1},
+	}
+	s.c.Store(c)
+	if window := min(g.cfg.ResumeWindow, time.Duration(h.GetResumeWindowMs())*time.Millisecond); window > 0 {
+		s.resume = &resumption{window: window}
+		if s.resume.secret, err = newSecret(); err != nil {
+			return nil, &violation{CloseInternal, "internal error"}
+		}
 	}
 	now := g.now()
 	s.rate = newRates(g.allowed, now)
@@ -346,25 +358,38 @@ func (g *Gate) newSession(c *conn, user, client string) (*Session, *violation) {
 	// Held back until the session can be found: the client may tell others about it, who then push to it. The next
 	// read sends it.
 	c.corked.Store(true)
-	c.sendControl(s.welcome())
+	c.sendControl(s.welcome(false, refused))
 	g.count.Sessions.Inc()
 	g.sessions.put(s)
 	c.session.Store(s)
 	c.phase.Store(phaseActive)
 	g.wheel.schedule(&c.timer, now+int64(c.pingAfter()))
-	switch { // what passed by before the session could be seen
+	s.passedBy(c)
+	return s, nil
+}
+
+// passedBy does what may have passed by before the session could be seen at c.
+func (s *Session) passedBy(c *conn) {
+	g := s.g
+	switch {
 	case g.draining.Load():
 		c.close(CloseShutdown, "shutting down", closing{delay: g.spread()})
 	case s.ref.Gate != g.self.Ref():
 		c.close(CloseRejoined, rejoined, closing{delay: g.spread()})
 	}
-	return s, nil
 }
 
-// welcome tells the client what it is in for.
-func (s *Session) welcome() *wirepb.Control {
+// welcome tells the client what it is in for. The session's connection is locked, or nobody else's yet.
+func (s *Session) welcome(resumed bool, refused refusal) *wirepb.Control {
 	cfg := &s.g.cfg
+	var resume string
+	var window time.Duration
+	if r := s.resume; r != nil {
+		t := token{s.ref, r.secret}
+		resume, window = t.String(), r.window
+	}
 	return &wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: &wirepb.Welcome{
+		Resume: resume, Resumed: resumed, Refused: refused, ResumeWindowMs: uint32(window.Milliseconds()),
 		Session: s.ref.ID, Generation: s.ref.Gen, User: s.user, Node: s.ref.Gate.ID, Epoch: s.ref.Gate.Epoch,
 		HeartbeatMs: uint32(cfg.Heartbeat.Milliseconds()), TimeoutMs: uint32(cfg.Timeout.Milliseconds()),
 		MaxMessage: uint32(cfg.MaxMessage), MaxInFlight: uint32(cfg.MaxInFlight), Version: wireVersion,
@@ -384,18 +409,16 @@ func newSessionID() (uint64, error) {
 	}
 }
 
-// run reads the session's messages until the connection ends, and then takes everything down.
-func (s *Session) run() {
+// run reads the session's messages until its connection c ends, and then takes everything down that does not outlive it.
+func (s *Session) run(c *conn) {
 	defer s.g.wg.Done()
-	c := s.c
-	s.read()
+	s.read(c)
 	c.drain()
 	s.g.closed(c)
 }
 
 // read handles messages until the connection ends. A panic ends this connection alone.
-func (s *Session) read() {
-	c := s.c
+func (s *Session) read(c *conn) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.g.log.Error("panic while a connection was read", "session", s.ref.ID, "user", s.user,
@@ -411,7 +434,7 @@ func (s *Session) read() {
 		}
 		var v *violation
 		if !c.closingNow.Load() {
-			v = s.handle(m)
+			v = s.handle(c, m)
 		}
 		c.freeMessage(m)
 		if v != nil {

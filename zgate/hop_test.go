@@ -50,7 +50,8 @@ func newHopRig(tb testing.TB) *hopRig {
 	r := newRig(tb, func(c *Config) { c.Logger, c.Rate, c.ByteRate, c.Dispatcher = nil, -1, -1, d })
 	h := &hopRig{c: &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}, readAt: time.Now()}, buf: new(bytes.Buffer)}
 	h.c.timer.conn = h.c
-	h.s = &Session{g: r.Gate, c: h.c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, r.now())}
+	h.s = &Session{g: r.Gate, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, r.now())}
+	h.s.c.Store(h.c)
 	h.c.session.Store(h.s)
 	h.c.corked.Store(true)
 	h.packet = zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: 1, ID: 9, Seq: 7, Body: make([]byte, 64)})
@@ -64,7 +65,7 @@ func (h *hopRig) burst(tb testing.TB, n int) {
 	for range n {
 		h.buf.Reset()
 		h.buf.Write(h.packet)
-		if v := h.s.handle(message{opBinary, h.buf.Bytes()}); v != nil {
+		if v := h.s.handle(h.c, message{opBinary, h.buf.Bytes()}); v != nil {
 			tb.Fatal(v)
 		}
 	}

@@ -9,10 +9,15 @@ type inFlight struct {
 	slots []flight
 	free  []uint16
 	uses  uint64 // counts uses of all slots; part of the token
+	last  uint64 // the greatest seq so far
 	dead  bool   // the session has ended
+
+	// repeat is the greatest seq that was seen on connections before: a request with it, or a smaller one, is one that is sent again. Owned by the
+	// reading goroutine.
+	repeat uint64
 }
 
-// flight is one slot; token 0 is a free one.
+// flight is one slot; without a seq it is a free one, with token 0 its response is just being sent.
 type flight struct {
 	token    uint64
 	seq      uint64
@@ -41,32 +46,70 @@ func (t *inFlight) add(seq uint64, deadline int64, limit int) (token uint64, ok 
 	t.uses++
 	token = t.uses<<slotBits | uint64(slot)
 	t.slots[slot] = flight{token: token, seq: seq, deadline: deadline}
+	t.last = max(t.last, seq)
 	return token, true
 }
 
-// end frees the token's slot and returns the request's seq, and how many others there are; ok is false when it has
-// been ended before.
-func (t *inFlight) end(token uint64) (seq uint64, others int, ok bool) {
+// repeated follows a change of the connection: what was seen so far may come again.
+func (t *inFlight) repeated() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	seq, ok = t.endLocked(token)
-	return seq, len(t.slots) - len(t.free), ok
+	t.repeat = t.last
 }
 
-func (t *inFlight) endLocked(token uint64) (seq uint64, ok bool) {
+// flying reports whether the request with seq waits for its response, or has it just now.
+func (t *inFlight) flying(seq uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.slots {
+		if t.slots[i].seq == seq {
+			return true
+		}
+	}
+	return false
+}
+
+// end ends the token's request and returns its seq, and how many others there are; ok is false when it has been ended
+// before. With hold, the request is flying until release.
+func (t *inFlight) end(token uint64, hold bool) (seq uint64, others int, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	slot := int(token & (1<<slotBits - 1))
 	if token == 0 || slot >= len(t.slots) || t.slots[slot].token != token {
-		return 0, false
+		return 0, 0, false
 	}
-	seq = t.slots[slot].seq
-	t.slots[slot] = flight{}
-	t.free = append(t.free, uint16(slot))
-	return seq, true
+	seq, others = t.slots[slot].seq, len(t.slots)-len(t.free)-1
+	if hold {
+		t.slots[slot].token = 0
+		return seq, others, true
+	}
+	t.freeLocked(slot)
+	return seq, others, true
 }
 
-// expired appends the seqs of the requests whose deadline has passed to seqs, ends them, and returns the earliest
-// deadline of the others (never: there are none).
-func (t *inFlight) expired(seqs []uint64, now int64) (_ []uint64, next int64) {
+// release frees the slot of a token that was ended with hold.
+func (t *inFlight) release(token uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.dead {
+		t.freeLocked(int(token & (1<<slotBits - 1)))
+	}
+}
+
+func (t *inFlight) freeLocked(slot int) {
+	t.slots[slot] = flight{}
+	t.free = append(t.free, uint16(slot))
+}
+
+// next returns the earliest deadline (never: nothing is in flight).
+func (t *inFlight) next() int64 {
+	_, next := t.expired(nil, 0)
+	return next
+}
+
+// expired appends the tokens of the requests whose deadline has passed to tokens, and returns the earliest deadline of
+// the others (never: there are none).
+func (t *inFlight) expired(tokens []uint64, now int64) (_ []uint64, next int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next = never
@@ -75,20 +118,24 @@ func (t *inFlight) expired(seqs []uint64, now int64) (_ []uint64, next int64) {
 		switch {
 		case f.token == 0:
 		case f.deadline <= now:
-			seq, _ := t.endLocked(f.token)
-			seqs = append(seqs, seq)
+			tokens = append(tokens, f.token)
 		default:
 			next = min(next, f.deadline)
 		}
 	}
-	return seqs, next
+	return tokens, next
 }
 
 // close ends all requests, and returns how many there were. add fails from now on.
 func (t *inFlight) close() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := len(t.slots) - len(t.free)
+	n := 0
+	for i := range t.slots {
+		if t.slots[i].token != 0 { // others are just being answered, and counted then
+			n++
+		}
+	}
 	t.slots, t.free, t.dead = nil, nil, true
 	return n
 }

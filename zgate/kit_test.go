@@ -590,9 +590,9 @@ func (r *rig) fill(ref zmsg.SessionRef) *Session {
 		return nil // closed already
 	}
 	full := func() bool {
-		s.c.q.mu.Lock()
-		defer s.c.q.mu.Unlock()
-		return s.c.q.queued > 24<<10
+		s.c.Load().q.mu.Lock()
+		defer s.c.Load().q.mu.Unlock()
+		return s.c.Load().q.queued > 24<<10
 	}
 	for range 100_000 {
 		if full() {

@@ -541,7 +541,7 @@ func (t *boundObjects) tellLocked(o *boundObject, missed uint64) {
 		KeyType: o.key.Type, KeyZone: o.key.Zone, KeyId: o.key.ID, Missed: missed,
 	}}}
 	for _, s := range o.sessions {
-		s.c.sendControl(c)
+		s.notice(c)
 		t.g.count.Gaps.Inc()
 	}
 }

@@ -55,7 +55,8 @@ type boundRig struct {
 func newBoundRig(r *rig, id uint64) *boundRig {
 	c := &conn{g: r.Gate, nc: &deafConn{}, tr: &deafConn{}}
 	c.timer.conn = c
-	s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: id, Gen: 1}}
+	s := &Session{g: r.Gate, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: id, Gen: 1}}
+	s.c.Store(c)
 	c.session.Store(s)
 	c.corked.Store(true)
 	r.sessions.put(s)
@@ -97,7 +98,7 @@ func (r *boundRig) timeout() {
 // frames is what the client has been sent.
 func (r *boundRig) frames(tb testing.TB) (all []any) {
 	tb.Helper()
-	c := r.s.c
+	c := r.s.c.Load()
 	c.q.mu.Lock()
 	var b []byte
 	for _, seg := range c.q.segs {
@@ -199,7 +200,7 @@ func runOrder(t *testing.T, r *rig, id uint64, c choices) {
 	if o := b.objects.get(b.b.Key); len(o.held) > 0 || o.bytes != 0 {
 		t.Errorf("%d pushes, %d bytes are held", len(o.held), o.bytes)
 	}
-	b.s.c.q.segs = nil
+	b.s.c.Load().q.segs = nil
 }
 
 func checkOrder(t *testing.T, got []any, sent []pushOf, whole bool) {

@@ -65,19 +65,19 @@ func (p *packet) next(f *zmsg.Frame) (fault *zmsg.Error, v *violation) {
 	return nil, nil
 }
 
-// handle handles a message of an active session. A violation ends the connection.
-func (s *Session) handle(m message) *violation {
+// handle handles a message of an active session, which has come by c. A violation ends the connection.
+func (s *Session) handle(c *conn, m message) *violation {
 	var p packet
-	if v := s.c.open(m, &p); v != nil {
+	if v := c.open(m, &p); v != nil {
 		return v
 	}
-	return s.frames(&p, len(m.b))
+	return s.frames(c, &p, len(m.b))
 }
 
 // frames handles what is left of p; size is what it counts for, in bytes.
-func (s *Session) frames(p *packet, size int) *violation {
+func (s *Session) frames(c *conn, p *packet, size int) *violation {
 	var f zmsg.Frame
-	now := s.c.readAt
+	now := c.readAt
 	s.rate.message(s, size, now)
 	for p.more() {
 		fault, v := p.next(&f)
@@ -86,15 +86,15 @@ func (s *Session) frames(p *packet, size int) *violation {
 		}
 		switch f.Kind {
 		case wirepb.FrameKind_FRAME_KIND_REQUEST:
-			s.request(&f, fault, now)
+			s.request(c, &f, fault, now)
 		case wirepb.FrameKind_FRAME_KIND_CONTROL:
-			if v := s.control(&f); v != nil {
+			if v := s.control(c, &f); v != nil {
 				return v
 			}
 		default:
 			return &violation{CloseProtocol, fmt.Sprintf("frame of kind %d: clients send requests and controls", f.Kind)}
 		}
-		if s.c.closingNow.Load() {
+		if c.closingNow.Load() {
 			return nil
 		}
 	}
@@ -102,21 +102,31 @@ func (s *Session) frames(p *packet, size int) *violation {
 }
 
 // control handles a control frame of an active session.
-func (s *Session) control(f *zmsg.Frame) *violation {
+func (s *Session) control(c *conn, f *zmsg.Frame) *violation {
+	if push, response, ok := parseAck(f.Control); ok { // the one that comes often
+		if c.heartbeat() {
+			s.ack(c, push, response)
+		}
+		return nil
+	}
 	var m wirepb.Control
 	if err := proto.Unmarshal(f.Control, &m); err != nil {
 		return &violation{CloseProtocol, "control frame is malformed"}
 	}
 	switch m := m.GetControl().(type) {
 	case *wirepb.Control_Ping:
-		s.c.ping(m.Ping)
-	case *wirepb.Control_Pong, *wirepb.Control_Ack:
-		s.c.heartbeat() // counts; there is nothing to answer
+		c.ping(m.Ping)
+	case *wirepb.Control_Ack:
+		if c.heartbeat() {
+			s.ack(c, m.Ack.GetPush(), m.Ack.GetResponse())
+		}
+	case *wirepb.Control_Pong:
+		c.heartbeat() // counts; there is nothing to answer
 	case *wirepb.Control_Hello:
-		return s.helloAgain(m.Hello)
+		return s.helloAgain(c, m.Hello)
 	default:
 		// A control of a later version; the major version is in the subprotocol, so it may be ignored.
-		s.c.heartbeat()
+		c.heartbeat()
 	}
 	return nil
 }
@@ -129,32 +139,43 @@ func (c *conn) ping(p *wirepb.Ping) {
 }
 
 // helloAgain answers a second Hello on a live connection: the same session, as long as it is the same user.
-func (s *Session) helloAgain(h *wirepb.Hello) *violation {
-	if !s.c.heartbeat() {
+func (s *Session) helloAgain(c *conn, h *wirepb.Hello) *violation {
+	if !c.heartbeat() {
 		return nil
 	}
-	s.c.uncork() // the authenticator may take its time
-	user, v := s.c.authenticate(h)
+	c.uncork() // the authenticator may take its time
+	user, v := c.authenticate(h)
 	if v != nil {
 		return v
 	}
 	if user != s.user {
 		return &violation{CloseProtocol, "Hello of another user on a live session: connect anew"}
 	}
-	s.c.sendControl(s.welcome())
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if !c.endedLocked() {
+		c.controlLocked(s.welcome(false, granted))
+		c.sentLocked(false)
+	}
 	return nil
 }
 
 // request takes a client's request all the way to whoever answers it. Every path ends in one count and, where the
 // request has a seq, in one response.
-func (s *Session) request(f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
+func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
 	g := s.g
+	again := f.Seq != 0 && f.Seq <= s.requests.repeat
 	if !s.rate.request(s, now) {
 		g.count.rateLimited.Inc()
-		s.respondError(f.Seq, errRateLimited)
-		return
+		if !again { // which may have run
+			s.respondError(f.Seq, errRateLimited)
+			return
+		}
 	}
 	switch {
+	case again:
+		s.again(f.Seq)
+		return
 	case fault != nil:
 		g.count.rejected.Inc()
 		s.respondError(f.Seq, fault)
@@ -183,7 +204,7 @@ func (s *Session) request(f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
 			return
 		}
 		g.requests.Add(1)
-		g.wheel.schedule(&s.c.timer, deadline)
+		g.wheel.schedule(&c.timer, deadline)
 	}
 
 	m := zmsg.NewMessage(f.ID)
@@ -256,7 +277,7 @@ func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
 			return
 		case handled:
 			g.count.silenced.Inc()
-			if _, _, ok := s.requests.end(token); ok {
+			if _, _, ok := s.requests.end(token, false); ok {
 				g.requestDone()
 			}
 			return
@@ -275,22 +296,47 @@ func (s *Session) noRoute(m *zmsg.Message, token uint64, tried int, err error) {
 
 // endRequest ends the request of token with err, unless it has ended.
 func (s *Session) endRequest(token uint64, err error) {
-	seq, _, ok := s.requests.end(token)
+	seq, _, ok := s.requests.end(token, s.resume != nil)
 	if !ok {
 		return
 	}
 	s.respondError(seq, err)
-	s.g.requestDone()
+	s.answered(token)
 }
 
 // expire answers the requests whose deadline has passed, and returns the next deadline.
 func (s *Session) expire(now int64) (next int64) {
-	seqs, next := s.requests.expired(nil, now)
-	for _, seq := range seqs {
-		s.respondError(seq, errTimeout)
-		s.g.requestDone()
+	tokens, next := s.requests.expired(nil, now)
+	for _, token := range tokens {
+		s.endRequest(token, errTimeout)
 	}
 	return next
+}
+
+// again is for a request that has been here on a connection before, which may have broken on the way there or back: it does not run again.
+func (s *Session) again(seq uint64) {
+	c := s.lock()
+	before := s.resume.log.Bytes()
+	frame, ok := s.resume.log.Answer(seq)
+	s.g.kept.Add(int64(s.resume.log.Bytes() - before))
+	c.q.mu.Unlock()
+	if ok {
+		s.g.count.againAnswered.Inc()
+		s.sendResponse(seq, frame, false)
+		return
+	}
+	// In this order: what flies no more was sent before.
+	if !s.requests.flying(seq) {
+		c = s.lock()
+		ok = s.resume.log.Sent(seq)
+		c.q.mu.Unlock()
+		if !ok {
+			s.g.count.againForgotten.Inc()
+			s.respondError(seq, errForgotten)
+			return
+		}
+	}
+	s.g.count.againFlying.Inc()
 }
 
 // What the gate itself answers.
@@ -300,6 +346,7 @@ var (
 	errInFlight    = &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "too many requests in flight"}
 	errPanicked    = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zmsg.Unknown}
 	errFailed      = &zmsg.Error{Code: zmsg.CodeInternal, Outcome: zmsg.NotExecuted}
+	errForgotten   = &zmsg.Error{Code: zmsg.CodeUnknownOutcome, Outcome: zmsg.Unknown, Text: "its response is not kept any more"}
 	errTimeout     = &zmsg.Error{Code: zmsg.CodeTimeout, Outcome: zmsg.Unknown, Text: "no answer within the deadline"}
 )
 

@@ -390,14 +390,15 @@ func FuzzMessage(f *testing.F) {
 		c.timer.conn = c
 		c.text.Store(text)
 		c.control = bucket{tokens: controlBurst}
-		s := &Session{g: r.Gate, c: c, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, 0)}
+		s := &Session{g: r.Gate, user: "ann", ref: zmsg.SessionRef{Gate: testNode, ID: 1, Gen: 1}, rate: newRates(r.allowed, 0)}
+		s.c.Store(c)
 		c.session.Store(s)
 		c.corked.Store(true) // nothing is written
 		op := opBinary
 		if text {
 			op = opText
 		}
-		_ = s.handle(message{op, b})
+		_ = s.handle(c, message{op, b})
 		c.finish()
 		for n := s.requests.close(); n > 0; n-- {
 			r.requestDone()

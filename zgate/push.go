@@ -77,18 +77,27 @@ func (e *encoded) keep() {
 // weight is what e counts in a queue, nearly.
 func (e *encoded) weight() int { return len(e.body) + len(e.of) + 40 }
 
-// appendPushLocked appends e as the session's next push. c.q.mu is held and e admitted.
-func (s *Session) appendPushLocked(e *encoded) {
-	c := s.c
+// appendPushLocked appends e as the session's next push to its connection c, which is locked; e is admitted.
+func (s *Session) appendPushLocked(c *conn, e *encoded) {
+	if c.text.Load() {
+		if _, err := e.text(); err != nil {
+			return
+		}
+	}
+	s.keepPushLocked(e)
+	c.pushLocked(s.pushes, e)
+}
+
+// pushLocked appends e as the push with number n. c.q.mu is held.
+func (c *conn) pushLocked(n uint64, e *encoded) {
 	if c.text.Load() {
 		rest, err := e.text()
 		if err != nil {
 			return
 		}
-		s.pushes++
 		var h [64]byte
 		head := append(h[:0], textHead+`"seq":"`...)
-		head = appendUint(head, s.pushes)
+		head = appendUint(head, n)
 		head = append(head, `",`...)
 		var w [10]byte
 		c.appendLocked(appendWSHeader(w[:0], opText, len(head)+len(rest)))
@@ -96,14 +105,13 @@ func (s *Session) appendPushLocked(e *encoded) {
 		c.appendBodyLocked(rest, true)
 		return
 	}
-	s.pushes++
 	// The head is built behind the room for the headers, whose lengths depend on it.
 	var h [64]byte
 	head := append(h[:0], 1<<3, byte(wirepb.FrameKind_FRAME_KIND_PUSH))
 	if e.id != 0 {
 		head = protowire.AppendVarint(append(head, 2<<3), uint64(e.id))
 	}
-	head = protowire.AppendVarint(append(head, 3<<3), s.pushes)
+	head = protowire.AppendVarint(append(head, 3<<3), n)
 	if len(e.body) > 0 {
 		head = protowire.AppendVarint(append(head, 6<<3|2), uint64(len(e.body)))
 	}
@@ -139,61 +147,80 @@ func (c *conn) appendBodyLocked(b []byte, owned bool) {
 
 // push queues e. With later, the write is left to the gate's flusher, for a sender that has many sessions to serve.
 func (s *Session) push(e *encoded, later bool) error {
-	c := s.c
-	if c.text.Load() {
+	if s.c.Load().text.Load() {
 		if _, err := e.text(); err != nil {
 			return err
 		}
 	}
-	c.q.mu.Lock()
+	c := s.lock()
 	defer c.q.mu.Unlock()
+	if c.endedLocked() {
+		return s.awayLocked(c, e)
+	}
 	// What waits for the reader's or the flusher's next write is not behind: only a running writer means that the
 	// socket refuses.
 	if e.class == zmsg.Latest && c.q.writer {
-		return s.waitLatestLocked(e)
+		return s.waitLatestLocked(c, e)
 	}
 	if err := c.admitLocked(e.weight(), e.class); err != nil {
 		switch {
 		case errors.Is(err, ErrDropped):
 			c.g.count.dropVolatile.Inc()
+		case s.outlivesLocked(c): // too slow, and may come back
+			return s.awayLocked(c, e)
 		case errors.Is(err, ErrClosed):
 			c.g.count.dropClosed.Inc()
 		}
 		return err
 	}
-	s.appendPushLocked(e)
+	s.appendPushLocked(c, e)
 	c.g.count.Pushes.Inc()
 	c.sentLocked(later)
 	return nil
 }
 
 // waitLatestLocked lets e wait for the socket, in the place of an older push of its id, and of the same thing.
-func (s *Session) waitLatestLocked(e *encoded) error {
-	c := s.c
-	if c.q.closing || c.q.dead {
-		c.g.count.dropClosed.Inc()
-		return ErrClosed
+func (s *Session) waitLatestLocked(c *conn, e *encoded) error {
+	if s.latestLocked(c, e) {
+		return nil
 	}
-	e.keep()
+	err := ErrSlow
+	if len(c.q.latest) >= latestLimit {
+		c.closeLocked(CloseSlow, "client does not read: "+itoa(latestLimit)+" different pushes wait for it", closing{})
+	} else if err = c.admitLocked(e.weight(), zmsg.Latest); err == nil {
+		s.addLatestLocked(c, e)
+		return nil
+	}
+	if s.outlivesLocked(c) {
+		return s.awayLocked(c, e)
+	}
+	return err
+}
+
+// latestLocked puts e in the place of an older push of its id that waits; where c has ended, it waits without one. It reports false where it does not
+// wait.
+func (s *Session) latestLocked(c *conn, e *encoded) bool {
 	for i := range c.q.latest {
 		if w := &c.q.latest[i]; w.e.id == e.id && w.e.of == e.of {
+			e.keep()
 			c.q.queued += e.weight() - w.e.weight()
 			w.e = *e
 			c.g.count.dropReplaced.Inc()
-			return nil
+			return true
 		}
 	}
-	if len(c.q.latest) >= latestLimit {
-		c.closeLocked(CloseSlow, "client does not read: "+itoa(latestLimit)+" different pushes wait for it", closing{})
-		return ErrSlow
+	if c.endedLocked() && len(c.q.latest) < latestLimit {
+		s.addLatestLocked(c, e)
+		return true
 	}
-	if err := c.admitLocked(e.weight(), zmsg.Latest); err != nil {
-		return err
-	}
+	return false
+}
+
+func (s *Session) addLatestLocked(c *conn, e *encoded) {
+	e.keep()
 	c.q.latest = append(c.q.latest, waiting{s, *e})
 	c.q.queued += e.weight()
 	c.g.count.Pushes.Inc()
-	return nil
 }
 
 // flusher writes for those who have put something into many queues: a broadcast does not wait for the writes of its

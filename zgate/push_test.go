@@ -28,14 +28,15 @@ func TestPushBytesAreTheCodecs(t *testing.T) {
 				c := &conn{g: r.Gate, nc: &deafConn{}}
 				c.text.Store(text)
 				c.corked.Store(true)
-				s := &Session{g: r.Gate, c: c, pushes: 127}
+				s := &Session{g: r.Gate, pushes: 127}
+				s.c.Store(c)
 				body := bytes.Repeat([]byte{'x'}, n)
 				e, err := r.encode(&zmsg.Push{ID: id, Body: body}, true)
 				if err != nil {
 					t.Fatal(err)
 				}
 				c.q.mu.Lock()
-				s.appendPushLocked(&e)
+				s.appendPushLocked(c, &e)
 				var got []byte
 				for _, seg := range c.q.segs {
 					got = append(got, seg.b...)
@@ -288,7 +289,7 @@ func TestStalledClientBlocksNobody(t *testing.T) {
 	// A reply is never dropped in silence: the client is closed instead.
 	for i := 0; ; i++ {
 		s.respond(uint64(i), &zmsg.Reply{ID: 1, Body: make([]byte, 1000)}, false)
-		if s.c.closingNow.Load() {
+		if s.c.Load().closingNow.Load() {
 			break
 		}
 		if i > 1000 {
@@ -346,9 +347,9 @@ func TestLatestArrives(t *testing.T) {
 	}
 	// The writer goroutine ends with the queue.
 	eventually(t, "queue empty", func() bool {
-		s.c.q.mu.Lock()
-		defer s.c.q.mu.Unlock()
-		return !s.c.q.writer && s.c.q.queued == 0
+		s.c.Load().q.mu.Lock()
+		defer s.c.Load().q.mu.Unlock()
+		return !s.c.Load().q.writer && s.c.Load().q.queued == 0
 	})
 }
 
@@ -499,7 +500,7 @@ func TestCloseFromEverywhere(t *testing.T) {
 				}
 			})
 		}
-		wg.Go(func() { r.onTimer(s.c, r.now()+int64(time.Hour)) })
+		wg.Go(func() { r.onTimer(s.c.Load(), r.now()+int64(time.Hour)) })
 		wg.Go(func() { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() })
 		wg.Wait()
 		n := 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 )
 
 // Errors of pushes and replies.
@@ -335,7 +336,7 @@ func (c *conn) writeLoop() {
 // more is to come: the reader, which may wait already, is woken.
 func (c *conn) doneLocked() {
 	q := &c.q
-	if !q.closing || q.half || q.dead {
+	if !q.closing || q.broken || q.half || q.dead {
 		return
 	}
 	q.half = true
@@ -365,10 +366,15 @@ func (c *conn) breakLocked(code CloseCode, text string) {
 	_ = c.nc.SetDeadline(time.Unix(1, 0))
 }
 
-// dropLocked forgets what is queued.
+// endedLocked reports whether nothing more is taken.
+func (c *conn) endedLocked() bool { return c.q.closing || c.q.broken || c.q.dead }
+
+// dropLocked forgets what is queued; but for what is the newest of its id, where the session is to be resumed.
 func (c *conn) dropLocked() {
 	q := &c.q
-	if len(q.segs)+len(q.latest) > 0 {
+	s := c.session.Load()
+	away := s != nil && s.state == stateSuspended
+	if len(q.segs) > 0 || len(q.latest) > 0 && !away {
 		c.g.count.dropCut.Inc()
 	}
 	for i := range q.segs {
@@ -376,7 +382,10 @@ func (c *conn) dropLocked() {
 			ch.free()
 		}
 	}
-	q.segs, q.latest = nil, nil
+	q.segs = nil
+	if !away {
+		q.latest = nil
+	}
 }
 
 // latestLocked moves the waiting pushes of class latest into the queue.
@@ -384,7 +393,7 @@ func (c *conn) latestLocked() {
 	for i := range c.q.latest {
 		w := &c.q.latest[i]
 		c.q.queued -= w.e.weight()
-		w.s.appendPushLocked(&w.e)
+		w.s.appendPushLocked(c, &w.e)
 		*w = waiting{}
 	}
 	c.q.latest = c.q.latest[:0]
@@ -411,6 +420,14 @@ func (c *conn) sentLocked(later bool) {
 	case !c.q.dirty && !c.corked.Load():
 		c.q.dirty = true
 		c.g.flush.add(c)
+	}
+}
+
+// controlLocked appends a control frame.
+func (c *conn) controlLocked(m *wirepb.Control) {
+	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}
+	if b, err := c.encode(nil, &f); err == nil {
+		c.frameLocked(c.op(), b)
 	}
 }
 

@@ -68,15 +68,15 @@ func (r *rates) request(s *Session, now time.Time) bool {
 func (r *rates) exceeded(s *Session, last bool, why string) {
 	switch {
 	case last:
-		if s.c.close(CloseRate, "too much: "+why, closing{delay: time.Second}) {
+		if s.c.Load().close(CloseRate, "too much: "+why, closing{delay: time.Second}) {
 			if n, ok := s.g.rateLog.Allow(time.Now()); ok {
-				s.g.log.Warn("client closed that sends too much", "why", why, "session", s.ref.ID, "user", s.user, "remote", s.c.remote.String(), "suppressed", n)
+				s.g.log.Warn("client closed that sends too much", "why", why, "session", s.ref.ID, "user", s.user, "remote", s.c.Load().remote.String(), "suppressed", n)
 			}
 		}
 	case !r.warned:
 		r.warned = true
 		s.g.count.Warnings.Inc()
-		s.c.sendControl(&wirepb.Control{Control: &wirepb.Control_Warning{Warning: &wirepb.Warning{
+		s.c.Load().sendControl(&wirepb.Control{Control: &wirepb.Control_Warning{Warning: &wirepb.Warning{
 			Code: uint32(CloseRate), Text: "too much: " + why + "; the connection is closed if this goes on",
 		}}})
 	}

@@ -110,7 +110,8 @@ func TestRateForgives(t *testing.T) {
 	a := &allowance{rate: 10, burst: 20, byteRate: 100, byteBurst: 200, inFlight: 1}
 	c := &conn{g: g, nc: &deafConn{}, tr: &deafConn{}}
 	c.corked.Store(true)
-	s := &Session{g: g, c: c, rate: newRates(a, 0)}
+	s := &Session{g: g, rate: newRates(a, 0)}
+	s.c.Store(c)
 	now := g.born
 	for round := range 5 {
 		for range 20 + 10 { // half of what closes

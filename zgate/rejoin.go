@@ -17,4 +17,9 @@ func (g *Gate) Rejoin(node zmsg.NodeRef) {
 			c.close(CloseRejoined, rejoined, closing{delay: g.spread()})
 		}
 	}
+	for _, s := range g.sessions.all() {
+		if s.ref.Gate != node {
+			s.closeAway(CloseRejoined, rejoined)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"zgame/zmsg"
@@ -35,20 +36,24 @@ func (e *opError) Unwrap() error {
 	return &zmsg.Error{Code: e.code, Outcome: zmsg.NotExecuted, Text: strings.TrimPrefix(e.text, "zgate: ")}
 }
 
-// Session is a client that has logged in. All methods may be called from any goroutine, and do not block.
+// Session is a client that has logged in; it may outlive a connection. All methods may be called from any goroutine, and do not block.
 type Session struct {
 	// Set at construction.
 	g      *Gate
-	c      *conn
 	ref    zmsg.SessionRef
 	user   string
 	client string
+	resume *resumption // nil: the session ends with its connection; what is in it is guarded as what follows
 
-	// Owned by the reading goroutine.
+	// Owned by the reading goroutine of its connection.
 	rate rates
 
-	// Guarded by c.q.mu.
+	// Changed while both connections are locked; see lock.
+	c atomic.Pointer[conn] // the one that it has, or had last
+
+	// Guarded by the lock of c.
 	pushes uint64 // number of the last push
+	state  uint8
 
 	requests inFlight
 
@@ -68,8 +73,8 @@ func (s *Session) User() string { return s.user }
 // Client returns what the client called itself, "" if nothing.
 func (s *Session) Client() string { return s.client }
 
-// RemoteAddr returns the address of the connection, zero where it has none.
-func (s *Session) RemoteAddr() netip.AddrPort { return s.c.remote }
+// RemoteAddr returns the address of the connection, or of the last one; zero where it has none.
+func (s *Session) RemoteAddr() netip.AddrPort { return s.c.Load().remote }
 
 // Push sends p. Errors: ErrClosed, ErrSlow, ErrDropped, zmsg.ErrTooLarge, or what encoding p says.
 func (s *Session) Push(p *zmsg.Push) error {
@@ -86,15 +91,32 @@ func (s *Session) Close(code CloseCode, text string) bool {
 	if !code.sendable() {
 		code = CloseKicked
 	}
-	return s.c.close(code, text, closing{})
+	c := s.lock()
+	switch {
+	case s.state == stateSuspended:
+		s.state = stateEnded
+		c.q.mu.Unlock()
+		s.endAway(c, ending{code, cut(text, maxReason)})
+		return true
+	case c.closeLocked(code, text, closing{}):
+		c.q.mu.Unlock()
+		return true
+	case s.outlivesLocked(c):
+		// Its connection is about to end, and it was to wait for its client.
+		c.q.closed = ending{code, cut(text, maxReason)}
+		c.q.mu.Unlock()
+		return true
+	}
+	c.q.mu.Unlock()
+	return false
 }
 
 // Reply satisfies zmsg.Replier: it sends the response to the request that token names. A token that is no longer
 // waited for is counted and ignored.
 func (s *Session) Reply(token uint64, r *zmsg.Reply) {
-	seq, others, ok := s.requests.end(token)
+	seq, others, ok := s.requests.end(token, s.resume != nil)
 	if !ok {
-		if s.c.closingNow.Load() {
+		if s.c.Load().closingNow.Load() {
 			s.g.count.dropClosed.Inc()
 		} else {
 			s.g.count.dropLate.Inc()
@@ -104,7 +126,7 @@ func (s *Session) Reply(token uint64, r *zmsg.Reply) {
 	// With others in flight, more answers are likely to follow at once (a burst that one actor works through): the last
 	// one, or the flusher, writes them all.
 	s.respond(seq, r, others > 0)
-	s.g.requestDone()
+	s.answered(token)
 }
 
 // respond sends the response for seq; later leaves the write to the flusher.
@@ -127,15 +149,42 @@ func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
 		f.ID, f.Body = 0, nil
 	}
 	var err error
-	if b.frame, err = s.c.encode(b.frame[:0], &f); err != nil {
+	c := s.c.Load() // a session has one codec, whatever its connection
+	if b.frame, err = c.encode(b.frame[:0], &f); err != nil {
 		s.notEncoded(r.ID, err)
 		f = zmsg.Frame{Kind: f.Kind, Seq: seq, Code: zmsg.CodeInternal}
-		b.frame, _ = s.c.encode(b.frame[:0], &f) // nothing in it can fail
+		b.frame, _ = c.encode(b.frame[:0], &f) // nothing in it can fail
 	}
 	s.g.count.response(f.Code)
-	if s.c.send(s.c.op(), b.frame, later) != nil {
-		s.g.count.dropClosed.Inc()
+	s.sendResponse(seq, b.frame, later)
+}
+
+// sendResponse sends a response, and keeps it where the session is resumed.
+func (s *Session) sendResponse(seq uint64, frame []byte, later bool) {
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	kept := s.resume != nil && (!c.endedLocked() || s.outlivesLocked(c))
+	if kept {
+		before, now := s.resume.log.Bytes(), s.g.now()
+		s.resume.log.Response(seq, frame, now)
+		s.keepLocked(before, now)
 	}
+	if err := c.admitLocked(len(frame)+wsHeaderSize(len(frame)), zmsg.Reliable); err != nil {
+		if !kept || !s.outlivesLocked(c) {
+			s.g.count.dropClosed.Inc()
+		}
+		return
+	}
+	c.frameLocked(c.op(), frame)
+	c.sentLocked(later)
+}
+
+// answered follows the response to the request of token.
+func (s *Session) answered(token uint64) {
+	if s.resume != nil {
+		s.requests.release(token)
+	}
+	s.g.requestDone()
 }
 
 // notEncoded logs a response that cannot be encoded, once a second at most: a client can ask for it again and again.
@@ -182,10 +231,11 @@ func (s *Session) unwatch(a zmsg.Address) {
 	}
 }
 
-// end takes the session out of everything it is in and tells those who watch it. Called once, by the connection's
-// goroutine, after nothing more can be written.
+// end takes the session out of everything it is in and tells those who watch it. Called once, by whoever has set its state to
+// ended, after nothing more can be written.
 func (s *Session) end(how ending) {
 	g := s.g
+	s.forget(how)
 	g.sessions.remove(s.ref.ID)
 	if n := s.requests.close(); n > 0 {
 		for range n {
@@ -252,6 +302,19 @@ func (t *sessions) put(s *Session) {
 		sh.m = make(map[uint64]*Session)
 	}
 	sh.m[s.ref.ID] = s
+}
+
+// all returns those that there are.
+func (t *sessions) all() (all []*Session) {
+	for i := range t.shards {
+		sh := &t.shards[i]
+		sh.mu.RLock()
+		for _, s := range sh.m {
+			all = append(all, s)
+		}
+		sh.mu.RUnlock()
+	}
+	return all
 }
 
 func (t *sessions) remove(id uint64) {

@@ -2,7 +2,8 @@ package zmetrics
 
 // Gate is what a gate counts.
 type Gate struct {
-	Sessions    Gauge // open now
+	Sessions    Gauge // there now, with a connection or suspended
+	Suspended   Gauge // of those, without a connection
 	Connections Gauge // open now, those that are no session yet included
 	Groups      Gauge // groups with a member here
 	// Messages from clients by what became of them: gate, local, remote, object, busy, no_route, no_route_hook, silenced,
@@ -20,7 +21,7 @@ type Gate struct {
 	// Drops of frames for clients, by reason: closed (the session has ended), late (a reply nobody waits for any
 	// more), volatile, replaced (by a newer push of class latest), cut (still queued when the connection ended),
 	// no_session, stale_session, wrong_gate, watcher, old_owner (of an object that has a newer one), doubled (of an object: it
-	// has come before, or too late).
+	// has come before, or too late), kept (for the client of a suspended session, which is told of the gap).
 	Drops CounterVec
 	Bound Gauge      // sessions that are bound to objects, once for each object
 	Binds CounterVec // what owners of objects asked for, by result: ok, old_owner
@@ -28,6 +29,13 @@ type Gate struct {
 	// PushWaits are the moves of objects whose last pushes were waited for, by how that ended: over (they came), time, full.
 	PushWaits CounterVec
 	Gaps      Counter // notices to clients that pushes of an object are missing, or may be
+	// Suspends are sessions that began to wait for their clients, by how the connection ended; full: those that had to end instead.
+	Suspends CounterVec
+	Resumes  CounterVec // clients that wanted their session back, by result: ok, or why not: expired, invalid, user, off
+	Replayed Counter    // pushes that were sent again to clients that came back
+	// Repeats are requests that clients sent again after they came back, by what became of them: answered (the response as before),
+	// in_flight, forgotten (the response is not kept any more).
+	Repeats CounterVec
 	// SubscribeFailures are failed joins and leaves of groups at the bus; they are tried again.
 	SubscribeFailures Counter
 }
@@ -36,7 +44,12 @@ type Gate struct {
 func NewGate(reg Registerer) *Gate {
 	m := maker{reg, "gate"}
 	return &Gate{
-		Sessions:    m.gauge("sessions", "Sessions open now."),
+		Sessions:    m.gauge("sessions", "Sessions that there are now, with a connection or suspended."),
+		Suspended:   m.gauge("suspended", "Sessions that wait for their clients to come back."),
+		Suspends:    m.counterVec("suspends_total", "Sessions that began to wait for their clients, by how the connection ended.", "reason"),
+		Resumes:     m.counterVec("resumes_total", "Clients that wanted their session back, by result.", "result"),
+		Replayed:    m.counter("replayed_total", "Pushes sent again to clients that came back."),
+		Repeats:     m.counterVec("repeats_total", "Requests that clients sent again after they came back, by what became of them.", "result"),
 		Connections: m.gauge("connections", "Connections open now, with or without a session."),
 		Groups:      m.gauge("groups", "Groups that have a member at this gate."),
 		Messages:    m.counterVec("messages_total", "Messages from clients by what became of them.", "outcome"),

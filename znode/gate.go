@@ -36,9 +36,18 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, MaxUnauthenticated: s.MaxUnauthenticated, MaxPerIP: s.MaxPerAddress,
 		AcceptRate: s.AcceptRate, AcceptBurst: s.AcceptBurst, Rate: s.Rate, Burst: s.Burst, ByteRate: s.ByteRate, ByteBurst: s.ByteBurst,
 		BeforeLogin: n.cfg.App.BeforeLogin, PushWait: s.PushWait,
+		ResumeWindow: resumeWindow(s.ResumeWindow), MaxSuspended: s.MaxSuspended, KeepBytes: s.KeepBytes, KeepTime: s.KeepTime, MaxKeepBytes: s.MaxKeepBytes,
 		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),
 		Logger: n.log, Metrics: zmetrics.NewGate(n.registry),
 	})
+}
+
+// resumeWindow is the setting as the gate has it, to which 0 is the default.
+func resumeWindow(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
 }
 
 // pageOrigins are the origins of the node's own page on this machine.

@@ -57,6 +57,12 @@ type Settings struct {
 
 		PushWait time.Duration `yaml:"push_wait" help:"how long pushes of an object's new owner wait for the old one's last; then clients are told of a gap"`
 
+		ResumeWindow time.Duration `yaml:"resume_window" help:"how long a session waits for a client whose connection broke; 0: not at all"`
+		MaxSuspended int           `yaml:"max_suspended" help:"sessions that may wait for their clients at once"`
+		KeepBytes    int           `yaml:"keep_bytes" help:"what a session keeps of what it has sent until its client has it"`
+		MaxKeepBytes int           `yaml:"max_keep_bytes" help:"likewise, of all sessions together"`
+		KeepTime     time.Duration `yaml:"keep_time" help:"and for how long, at most"`
+
 		Auth AuthSettings `yaml:"auth"`
 		TLS  struct {
 			Cert string `yaml:"cert" help:"PEM file; with key: the gate speaks TLS"`
@@ -139,6 +145,8 @@ func DefaultSettings() Settings {
 	s.Gate.MaxUnauthenticated, s.Gate.MaxPerAddress, s.Gate.AcceptRate, s.Gate.AcceptBurst = 1_000, 1_000, 2_000, 4_000
 	s.Gate.Rate, s.Gate.Burst, s.Gate.ByteRate, s.Gate.ByteBurst = 1_000, 2_000, 1<<20, 4<<20
 	s.Gate.PushWait = time.Second
+	s.Gate.ResumeWindow, s.Gate.KeepTime = 30*time.Second, time.Minute
+	s.Gate.MaxSuspended, s.Gate.KeepBytes, s.Gate.MaxKeepBytes = 20_000, 256<<10, 256<<20
 	s.Gate.Auth.Skew, s.Gate.Auth.Refresh = 30*time.Second, 5*time.Minute
 	s.Admin.Address = "127.0.0.1:9090"
 	s.NATS.URL = "nats://127.0.0.1:4222"
@@ -326,6 +334,9 @@ func (s *Settings) Validate() error {
 	if s.Gate.ByteBurst < s.Gate.MaxMessage {
 		fault("gate.byte_burst %d: expected at least gate.max_message (%d)", s.Gate.ByteBurst, s.Gate.MaxMessage)
 	}
+	positive("gate.max_suspended", s.Gate.MaxSuspended)
+	positive("gate.keep_bytes", s.Gate.KeepBytes)
+	positive("gate.max_keep_bytes", s.Gate.MaxKeepBytes)
 	positive("store.kv.replicas", s.Store.KV.Replicas)
 	positive("actors.mailbox", s.Actors.Mailbox)
 	positive("actors.max_topics", s.Actors.MaxTopics)
@@ -359,6 +370,10 @@ func (s *Settings) Validate() error {
 	if s.Gate.PushWait < time.Millisecond || s.Gate.PushWait > time.Hour {
 		fault("gate.push_wait %s: expected 1ms to 1h", s.Gate.PushWait)
 	}
+	if w := s.Gate.ResumeWindow; w != 0 && (w < time.Millisecond || w > time.Hour) {
+		fault("gate.resume_window %s: expected 1ms to 1h, or 0: sessions end with their connections", w)
+	}
+	atLeast("gate.keep_time", s.Gate.KeepTime, time.Millisecond)
 	atLeast("etcd.lease", s.Etcd.Lease, 2*time.Second)
 	atLeast("actors.ask_timeout", s.Actors.AskTimeout, time.Millisecond)
 	atLeast("actors.handler_limit", s.Actors.HandlerLimit, time.Millisecond)

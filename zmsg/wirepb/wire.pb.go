@@ -82,6 +82,62 @@ func (FrameKind) EnumDescriptor() ([]byte, []int) {
 	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{0}
 }
 
+// ResumeRefusal is why a session is not the one that the client has had before.
+type ResumeRefusal int32
+
+const (
+	ResumeRefusal_RESUME_REFUSAL_UNSPECIFIED ResumeRefusal = 0
+	ResumeRefusal_RESUME_REFUSAL_EXPIRED     ResumeRefusal = 1 // the session has ended, most likely since the client was away for too long
+	ResumeRefusal_RESUME_REFUSAL_INVALID     ResumeRefusal = 2 // not a token of such a session, or one that was used before
+	ResumeRefusal_RESUME_REFUSAL_USER        ResumeRefusal = 3 // the session is of another user
+	ResumeRefusal_RESUME_REFUSAL_OFF         ResumeRefusal = 4 // the gate does not resume
+)
+
+// Enum value maps for ResumeRefusal.
+var (
+	ResumeRefusal_name = map[int32]string{
+		0: "RESUME_REFUSAL_UNSPECIFIED",
+		1: "RESUME_REFUSAL_EXPIRED",
+		2: "RESUME_REFUSAL_INVALID",
+		3: "RESUME_REFUSAL_USER",
+		4: "RESUME_REFUSAL_OFF",
+	}
+	ResumeRefusal_value = map[string]int32{
+		"RESUME_REFUSAL_UNSPECIFIED": 0,
+		"RESUME_REFUSAL_EXPIRED":     1,
+		"RESUME_REFUSAL_INVALID":     2,
+		"RESUME_REFUSAL_USER":        3,
+		"RESUME_REFUSAL_OFF":         4,
+	}
+)
+
+func (x ResumeRefusal) Enum() *ResumeRefusal {
+	p := new(ResumeRefusal)
+	*p = x
+	return p
+}
+
+func (x ResumeRefusal) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ResumeRefusal) Descriptor() protoreflect.EnumDescriptor {
+	return file_zgame_v1_wire_proto_enumTypes[1].Descriptor()
+}
+
+func (ResumeRefusal) Type() protoreflect.EnumType {
+	return &file_zgame_v1_wire_proto_enumTypes[1]
+}
+
+func (x ResumeRefusal) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ResumeRefusal.Descriptor instead.
+func (ResumeRefusal) EnumDescriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{1}
+}
+
 type EnvelopeKind int32
 
 const (
@@ -124,11 +180,11 @@ func (x EnvelopeKind) String() string {
 }
 
 func (EnvelopeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_zgame_v1_wire_proto_enumTypes[1].Descriptor()
+	return file_zgame_v1_wire_proto_enumTypes[2].Descriptor()
 }
 
 func (EnvelopeKind) Type() protoreflect.EnumType {
-	return &file_zgame_v1_wire_proto_enumTypes[1]
+	return &file_zgame_v1_wire_proto_enumTypes[2]
 }
 
 func (x EnvelopeKind) Number() protoreflect.EnumNumber {
@@ -137,7 +193,7 @@ func (x EnvelopeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EnvelopeKind.Descriptor instead.
 func (EnvelopeKind) EnumDescriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{1}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{2}
 }
 
 type SessionOp int32
@@ -194,11 +250,11 @@ func (x SessionOp) String() string {
 }
 
 func (SessionOp) Descriptor() protoreflect.EnumDescriptor {
-	return file_zgame_v1_wire_proto_enumTypes[2].Descriptor()
+	return file_zgame_v1_wire_proto_enumTypes[3].Descriptor()
 }
 
 func (SessionOp) Type() protoreflect.EnumType {
-	return &file_zgame_v1_wire_proto_enumTypes[2]
+	return &file_zgame_v1_wire_proto_enumTypes[3]
 }
 
 func (x SessionOp) Number() protoreflect.EnumNumber {
@@ -207,7 +263,7 @@ func (x SessionOp) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionOp.Descriptor instead.
 func (SessionOp) EnumDescriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{2}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{3}
 }
 
 // Packet is one websocket message: binary carries it as protobuf, text as protobuf JSON.
@@ -575,14 +631,15 @@ func (*Control_Warning) isControl_Control() {}
 
 // Hello is the first frame of a connection: who the client is.
 type Hello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Token         string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	Resume        string                 `protobuf:"bytes,2,opt,name=resume,proto3" json:"resume,omitempty"`                      // resume token of an earlier Welcome
-	LastPush      uint64                 `protobuf:"varint,3,opt,name=last_push,json=lastPush,proto3" json:"last_push,omitempty"` // resume: last push number the client has
-	Version       uint32                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`                   // wire minor version the client knows
-	Client        string                 `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`                      // name and version of the client library, for logs
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Token          string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Resume         string                 `protobuf:"bytes,2,opt,name=resume,proto3" json:"resume,omitempty"`                                          // resume token of an earlier Welcome
+	LastPush       uint64                 `protobuf:"varint,3,opt,name=last_push,json=lastPush,proto3" json:"last_push,omitempty"`                     // resume: last push number the client has
+	Version        uint32                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`                                       // wire minor version the client knows
+	Client         string                 `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`                                          // name and version of the client library, for logs
+	ResumeWindowMs uint32                 `protobuf:"varint,6,opt,name=resume_window_ms,json=resumeWindowMs,proto3" json:"resume_window_ms,omitempty"` // for how long the session is to outlive a lost connection, at most; 0: not at all
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -650,23 +707,32 @@ func (x *Hello) GetClient() string {
 	return ""
 }
 
+func (x *Hello) GetResumeWindowMs() uint32 {
+	if x != nil {
+		return x.ResumeWindowMs
+	}
+	return 0
+}
+
 // Welcome answers Hello.
 type Welcome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
-	Generation    uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
-	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`                                     // the gate's node id
-	Epoch         uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`                                  // the gate's epoch: another epoch means that push numbers start anew
-	HeartbeatMs   uint32                 `protobuf:"varint,6,opt,name=heartbeat_ms,json=heartbeatMs,proto3" json:"heartbeat_ms,omitempty"`   // the client sends a Ping when it has sent nothing for so long
-	TimeoutMs     uint32                 `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`         // either side may close after so long without a byte
-	MaxMessage    uint32                 `protobuf:"varint,8,opt,name=max_message,json=maxMessage,proto3" json:"max_message,omitempty"`      // bytes
-	MaxInFlight   uint32                 `protobuf:"varint,9,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"` // requests
-	Resume        string                 `protobuf:"bytes,10,opt,name=resume,proto3" json:"resume,omitempty"`
-	Resumed       bool                   `protobuf:"varint,11,opt,name=resumed,proto3" json:"resumed,omitempty"`
-	Version       uint32                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Session        uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Generation     uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	User           string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	Node           string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`                                     // the gate's node id
+	Epoch          uint64                 `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`                                  // the gate's epoch: another epoch means that push numbers start anew
+	HeartbeatMs    uint32                 `protobuf:"varint,6,opt,name=heartbeat_ms,json=heartbeatMs,proto3" json:"heartbeat_ms,omitempty"`   // the client sends a Ping when it has sent nothing for so long
+	TimeoutMs      uint32                 `protobuf:"varint,7,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`         // either side may close after so long without a byte
+	MaxMessage     uint32                 `protobuf:"varint,8,opt,name=max_message,json=maxMessage,proto3" json:"max_message,omitempty"`      // bytes
+	MaxInFlight    uint32                 `protobuf:"varint,9,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"` // requests
+	Resume         string                 `protobuf:"bytes,10,opt,name=resume,proto3" json:"resume,omitempty"`                                // token of the next resume; empty: the session ends with its connection
+	Resumed        bool                   `protobuf:"varint,11,opt,name=resumed,proto3" json:"resumed,omitempty"`                             // it is the session of Hello.resume, and what it missed follows
+	Version        uint32                 `protobuf:"varint,12,opt,name=version,proto3" json:"version,omitempty"`
+	ResumeWindowMs uint32                 `protobuf:"varint,13,opt,name=resume_window_ms,json=resumeWindowMs,proto3" json:"resume_window_ms,omitempty"` // for how long the session outlives a lost connection
+	Refused        ResumeRefusal          `protobuf:"varint,14,opt,name=refused,proto3,enum=zgame.v1.ResumeRefusal" json:"refused,omitempty"`           // why Hello.resume was of no use
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -783,6 +849,20 @@ func (x *Welcome) GetVersion() uint32 {
 	return 0
 }
 
+func (x *Welcome) GetResumeWindowMs() uint32 {
+	if x != nil {
+		return x.ResumeWindowMs
+	}
+	return 0
+}
+
+func (x *Welcome) GetRefused() ResumeRefusal {
+	if x != nil {
+		return x.Refused
+	}
+	return ResumeRefusal_RESUME_REFUSAL_UNSPECIFIED
+}
+
 type Ping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"` // comes back in the Pong
@@ -871,9 +951,11 @@ func (x *Pong) GetNonce() uint64 {
 	return 0
 }
 
+// Ack says what has arrived, and that the client has the token of its last Welcome. What was sent before either of the two has arrived, too.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Push          uint64                 `protobuf:"varint,1,opt,name=push,proto3" json:"push,omitempty"` // every push up to this number has arrived
+	Push          uint64                 `protobuf:"varint,1,opt,name=push,proto3" json:"push,omitempty"`         // the last push that has arrived, by its number
+	Response      uint64                 `protobuf:"varint,2,opt,name=response,proto3" json:"response,omitempty"` // the last response that has arrived, by its seq
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -911,6 +993,13 @@ func (*Ack) Descriptor() ([]byte, []int) {
 func (x *Ack) GetPush() uint64 {
 	if x != nil {
 		return x.Push
+	}
+	return 0
+}
+
+func (x *Ack) GetResponse() uint64 {
+	if x != nil {
+		return x.Response
 	}
 	return 0
 }
@@ -1037,13 +1126,16 @@ func (x *Closing) GetDelayMs() uint32 {
 	return 0
 }
 
-// Gap tells the client, in the order of its pushes, that pushes of an object to which its session is bound are missing, or may be.
+// Gap tells the client, in the order of its pushes, that pushes are missing, or may be: those of an object to which its session is bound, or, where `first`
+// is not 0, whatever the session was sent.
 type Gap struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	KeyType       uint32                 `protobuf:"varint,1,opt,name=key_type,json=keyType,proto3" json:"key_type,omitempty"`
 	KeyZone       uint32                 `protobuf:"varint,2,opt,name=key_zone,json=keyZone,proto3" json:"key_zone,omitempty"`
 	KeyId         string                 `protobuf:"bytes,3,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
 	Missed        uint64                 `protobuf:"varint,4,opt,name=missed,proto3" json:"missed,omitempty"` // at most so many, of all that the object has sent to sessions at this gate; 0: nobody knows
+	First         uint64                 `protobuf:"varint,5,opt,name=first,proto3" json:"first,omitempty"`   // the session's own pushes from this number on are missing; 0: the gap is of an object
+	Last          uint64                 `protobuf:"varint,6,opt,name=last,proto3" json:"last,omitempty"`     // and up to this one; 0: nobody knows how far
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1102,6 +1194,20 @@ func (x *Gap) GetKeyId() string {
 func (x *Gap) GetMissed() uint64 {
 	if x != nil {
 		return x.Missed
+	}
+	return 0
+}
+
+func (x *Gap) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Gap) GetLast() uint64 {
+	if x != nil {
+		return x.Last
 	}
 	return 0
 }
@@ -1738,13 +1844,14 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\aclosing\x18\a \x01(\v2\x11.zgame.v1.ClosingH\x00R\aclosing\x12!\n" +
 	"\x03gap\x18\b \x01(\v2\r.zgame.v1.GapH\x00R\x03gap\x12-\n" +
 	"\awarning\x18\x10 \x01(\v2\x11.zgame.v1.WarningH\x00R\awarningB\t\n" +
-	"\acontrol\"\x84\x01\n" +
+	"\acontrol\"\xae\x01\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\tR\x06resume\x12\x1b\n" +
 	"\tlast_push\x18\x03 \x01(\x04R\blastPush\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\rR\aversion\x12\x16\n" +
-	"\x06client\x18\x05 \x01(\tR\x06client\"\xd4\x02\n" +
+	"\x06client\x18\x05 \x01(\tR\x06client\x12(\n" +
+	"\x10resume_window_ms\x18\x06 \x01(\rR\x0eresumeWindowMs\"\xb1\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +
@@ -1762,13 +1869,16 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x06resume\x18\n" +
 	" \x01(\tR\x06resume\x12\x18\n" +
 	"\aresumed\x18\v \x01(\bR\aresumed\x12\x18\n" +
-	"\aversion\x18\f \x01(\rR\aversion\"\x1c\n" +
+	"\aversion\x18\f \x01(\rR\aversion\x12(\n" +
+	"\x10resume_window_ms\x18\r \x01(\rR\x0eresumeWindowMs\x121\n" +
+	"\arefused\x18\x0e \x01(\x0e2\x17.zgame.v1.ResumeRefusalR\arefused\"\x1c\n" +
 	"\x04Ping\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\"\x1c\n" +
 	"\x04Pong\x12\x14\n" +
-	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\"\x19\n" +
+	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\"5\n" +
 	"\x03Ack\x12\x12\n" +
-	"\x04push\x18\x01 \x01(\x04R\x04push\"Q\n" +
+	"\x04push\x18\x01 \x01(\x04R\x04push\x12\x1a\n" +
+	"\bresponse\x18\x02 \x01(\x04R\bresponse\"Q\n" +
 	"\x06Goaway\x12\x19\n" +
 	"\bdelay_ms\x18\x01 \x01(\rR\adelayMs\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -1776,12 +1886,14 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\aClosing\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x19\n" +
-	"\bdelay_ms\x18\x03 \x01(\rR\adelayMs\"j\n" +
+	"\bdelay_ms\x18\x03 \x01(\rR\adelayMs\"\x94\x01\n" +
 	"\x03Gap\x12\x19\n" +
 	"\bkey_type\x18\x01 \x01(\rR\akeyType\x12\x19\n" +
 	"\bkey_zone\x18\x02 \x01(\rR\akeyZone\x12\x15\n" +
 	"\x06key_id\x18\x03 \x01(\tR\x05keyId\x12\x16\n" +
-	"\x06missed\x18\x04 \x01(\x04R\x06missed\"1\n" +
+	"\x06missed\x18\x04 \x01(\x04R\x06missed\x12\x14\n" +
+	"\x05first\x18\x05 \x01(\x04R\x05first\x12\x12\n" +
+	"\x04last\x18\x06 \x01(\x04R\x04last\"1\n" +
 	"\aWarning\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x91\x01\n" +
@@ -1856,7 +1968,13 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x12FRAME_KIND_REQUEST\x10\x01\x12\x17\n" +
 	"\x13FRAME_KIND_RESPONSE\x10\x02\x12\x13\n" +
 	"\x0fFRAME_KIND_PUSH\x10\x03\x12\x16\n" +
-	"\x12FRAME_KIND_CONTROL\x10\x04*\xaf\x01\n" +
+	"\x12FRAME_KIND_CONTROL\x10\x04*\x98\x01\n" +
+	"\rResumeRefusal\x12\x1e\n" +
+	"\x1aRESUME_REFUSAL_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16RESUME_REFUSAL_EXPIRED\x10\x01\x12\x1a\n" +
+	"\x16RESUME_REFUSAL_INVALID\x10\x02\x12\x17\n" +
+	"\x13RESUME_REFUSAL_USER\x10\x03\x12\x16\n" +
+	"\x12RESUME_REFUSAL_OFF\x10\x04*\xaf\x01\n" +
 	"\fEnvelopeKind\x12\x1d\n" +
 	"\x19ENVELOPE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ENVELOPE_KIND_ACTOR\x10\x01\x12\x17\n" +
@@ -1888,52 +2006,54 @@ func file_zgame_v1_wire_proto_rawDescGZIP() []byte {
 	return file_zgame_v1_wire_proto_rawDescData
 }
 
-var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_zgame_v1_wire_proto_goTypes = []any{
 	(FrameKind)(0),          // 0: zgame.v1.FrameKind
-	(EnvelopeKind)(0),       // 1: zgame.v1.EnvelopeKind
-	(SessionOp)(0),          // 2: zgame.v1.SessionOp
-	(*Packet)(nil),          // 3: zgame.v1.Packet
-	(*Frame)(nil),           // 4: zgame.v1.Frame
-	(*Control)(nil),         // 5: zgame.v1.Control
-	(*Hello)(nil),           // 6: zgame.v1.Hello
-	(*Welcome)(nil),         // 7: zgame.v1.Welcome
-	(*Ping)(nil),            // 8: zgame.v1.Ping
-	(*Pong)(nil),            // 9: zgame.v1.Pong
-	(*Ack)(nil),             // 10: zgame.v1.Ack
-	(*Goaway)(nil),          // 11: zgame.v1.Goaway
-	(*Closing)(nil),         // 12: zgame.v1.Closing
-	(*Gap)(nil),             // 13: zgame.v1.Gap
-	(*Warning)(nil),         // 14: zgame.v1.Warning
-	(*Batch)(nil),           // 15: zgame.v1.Batch
-	(*Envelope)(nil),        // 16: zgame.v1.Envelope
-	(*Binding)(nil),         // 17: zgame.v1.Binding
-	(*SessionClosed)(nil),   // 18: zgame.v1.SessionClosed
-	(*structpb.Struct)(nil), // 19: google.protobuf.Struct
+	(ResumeRefusal)(0),      // 1: zgame.v1.ResumeRefusal
+	(EnvelopeKind)(0),       // 2: zgame.v1.EnvelopeKind
+	(SessionOp)(0),          // 3: zgame.v1.SessionOp
+	(*Packet)(nil),          // 4: zgame.v1.Packet
+	(*Frame)(nil),           // 5: zgame.v1.Frame
+	(*Control)(nil),         // 6: zgame.v1.Control
+	(*Hello)(nil),           // 7: zgame.v1.Hello
+	(*Welcome)(nil),         // 8: zgame.v1.Welcome
+	(*Ping)(nil),            // 9: zgame.v1.Ping
+	(*Pong)(nil),            // 10: zgame.v1.Pong
+	(*Ack)(nil),             // 11: zgame.v1.Ack
+	(*Goaway)(nil),          // 12: zgame.v1.Goaway
+	(*Closing)(nil),         // 13: zgame.v1.Closing
+	(*Gap)(nil),             // 14: zgame.v1.Gap
+	(*Warning)(nil),         // 15: zgame.v1.Warning
+	(*Batch)(nil),           // 16: zgame.v1.Batch
+	(*Envelope)(nil),        // 17: zgame.v1.Envelope
+	(*Binding)(nil),         // 18: zgame.v1.Binding
+	(*SessionClosed)(nil),   // 19: zgame.v1.SessionClosed
+	(*structpb.Struct)(nil), // 20: google.protobuf.Struct
 }
 var file_zgame_v1_wire_proto_depIdxs = []int32{
-	4,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
+	5,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
 	0,  // 1: zgame.v1.Frame.kind:type_name -> zgame.v1.FrameKind
-	5,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
-	19, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
-	6,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
-	7,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
-	8,  // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
-	9,  // 7: zgame.v1.Control.pong:type_name -> zgame.v1.Pong
-	10, // 8: zgame.v1.Control.ack:type_name -> zgame.v1.Ack
-	11, // 9: zgame.v1.Control.goaway:type_name -> zgame.v1.Goaway
-	12, // 10: zgame.v1.Control.closing:type_name -> zgame.v1.Closing
-	13, // 11: zgame.v1.Control.gap:type_name -> zgame.v1.Gap
-	14, // 12: zgame.v1.Control.warning:type_name -> zgame.v1.Warning
-	16, // 13: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
-	1,  // 14: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
-	2,  // 15: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	6,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
+	20, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
+	7,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
+	8,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
+	9,  // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
+	10, // 7: zgame.v1.Control.pong:type_name -> zgame.v1.Pong
+	11, // 8: zgame.v1.Control.ack:type_name -> zgame.v1.Ack
+	12, // 9: zgame.v1.Control.goaway:type_name -> zgame.v1.Goaway
+	13, // 10: zgame.v1.Control.closing:type_name -> zgame.v1.Closing
+	14, // 11: zgame.v1.Control.gap:type_name -> zgame.v1.Gap
+	15, // 12: zgame.v1.Control.warning:type_name -> zgame.v1.Warning
+	1,  // 13: zgame.v1.Welcome.refused:type_name -> zgame.v1.ResumeRefusal
+	17, // 14: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
+	2,  // 15: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
+	3,  // 16: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_zgame_v1_wire_proto_init() }
@@ -1957,7 +2077,7 @@ func file_zgame_v1_wire_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_v1_wire_proto_rawDesc), len(file_zgame_v1_wire_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      4,
 			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,

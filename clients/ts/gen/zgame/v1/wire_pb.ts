@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file zgame/v1/wire.proto.
  */
 export const file_zgame_v1_wire: GenFile = /*@__PURE__*/
-  fileDesc("ChN6Z2FtZS92MS93aXJlLnByb3RvEgh6Z2FtZS52MSIpCgZQYWNrZXQSHwoGZnJhbWVzGAEgAygLMg8uemdhbWUudjEuRnJhbWUi6wEKBUZyYW1lEiEKBGtpbmQYASABKA4yEy56Z2FtZS52MS5GcmFtZUtpbmQSCgoCaWQYAiABKA0SCwoDc2VxGAMgASgEEgwKBGNvZGUYBCABKA0SDAoEdGV4dBgFIAEoCRIMCgRib2R5GAYgASgMEhIKCnRpbWVvdXRfbXMYByABKA0SIgoHY29udHJvbBgIIAEoCzIRLnpnYW1lLnYxLkNvbnRyb2wSJQoEanNvbhgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEdHlwZRgKIAEoCRIPCgdvdXRjb21lGAsgASgNIsgCCgdDb250cm9sEiAKBWhlbGxvGAEgASgLMg8uemdhbWUudjEuSGVsbG9IABIkCgd3ZWxjb21lGAIgASgLMhEuemdhbWUudjEuV2VsY29tZUgAEh4KBHBpbmcYAyABKAsyDi56Z2FtZS52MS5QaW5nSAASHgoEcG9uZxgEIAEoCzIOLnpnYW1lLnYxLlBvbmdIABIcCgNhY2sYBSABKAsyDS56Z2FtZS52MS5BY2tIABIiCgZnb2F3YXkYBiABKAsyEC56Z2FtZS52MS5Hb2F3YXlIABIkCgdjbG9zaW5nGAcgASgLMhEuemdhbWUudjEuQ2xvc2luZ0gAEhwKA2dhcBgIIAEoCzINLnpnYW1lLnYxLkdhcEgAEiQKB3dhcm5pbmcYECABKAsyES56Z2FtZS52MS5XYXJuaW5nSABCCQoHY29udHJvbCJaCgVIZWxsbxINCgV0b2tlbhgBIAEoCRIOCgZyZXN1bWUYAiABKAkSEQoJbGFzdF9wdXNoGAMgASgEEg8KB3ZlcnNpb24YBCABKA0SDgoGY2xpZW50GAUgASgJIuEBCgdXZWxjb21lEg8KB3Nlc3Npb24YASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgR1c2VyGAMgASgJEgwKBG5vZGUYBCABKAkSDQoFZXBvY2gYBSABKAQSFAoMaGVhcnRiZWF0X21zGAYgASgNEhIKCnRpbWVvdXRfbXMYByABKA0SEwoLbWF4X21lc3NhZ2UYCCABKA0SFQoNbWF4X2luX2ZsaWdodBgJIAEoDRIOCgZyZXN1bWUYCiABKAkSDwoHcmVzdW1lZBgLIAEoCBIPCgd2ZXJzaW9uGAwgASgNIhUKBFBpbmcSDQoFbm9uY2UYASABKAQiFQoEUG9uZxINCgVub25jZRgBIAEoBCITCgNBY2sSDAoEcHVzaBgBIAEoBCI5CgZHb2F3YXkSEAoIZGVsYXlfbXMYASABKA0SDwoHYWRkcmVzcxgCIAEoCRIMCgR0ZXh0GAMgASgJIjcKB0Nsb3NpbmcSDAoEY29kZRgBIAEoDRIMCgR0ZXh0GAIgASgJEhAKCGRlbGF5X21zGAMgASgNIkkKA0dhcBIQCghrZXlfdHlwZRgBIAEoDRIQCghrZXlfem9uZRgCIAEoDRIOCgZrZXlfaWQYAyABKAkSDgoGbWlzc2VkGAQgASgEIiUKB1dhcm5pbmcSDAoEY29kZRgBIAEoDRIMCgR0ZXh0GAIgASgJImoKBUJhdGNoEg0KBW1hZ2ljGAEgASgHEgwKBG5vZGUYAiABKAkSDQoFZXBvY2gYAyABKAQSDgoGbnVtYmVyGAQgASgEEiUKCWVudmVsb3BlcxgFIAMoCzISLnpnYW1lLnYxLkVudmVsb3BlIscECghFbnZlbG9wZRIkCgRraW5kGAEgASgOMhYuemdhbWUudjEuRW52ZWxvcGVLaW5kEgoKAnRvGAIgASgEEhIKCmZyb21fYWN0b3IYAyABKAQSDwoHcmVxdWVzdBgEIAEoBBIKCgJpZBgFIAEoDRILCgNzZXEYBiABKAQSDAoEY29kZRgHIAEoDRIPCgdvdXRjb21lGAggASgNEgwKBHRleHQYCSABKAkSDAoEYm9keRgKIAEoDBIPCgdzZXNzaW9uGAsgASgEEhIKCmdlbmVyYXRpb24YDCABKA0SDAoEZ2F0ZRgNIAEoCRISCgpnYXRlX2Vwb2NoGA4gASgEEgwKBHVzZXIYDyABKAkSDgoGY2xpZW50GBAgASgIEhIKCnRpbWVvdXRfbXMYESABKA0SDQoFdHJhY2UYEiABKAwSDQoFY2hhaW4YEyADKAYSDAoEaG9wcxgUIAEoDRIfCgJvcBgVIAEoDjITLnpnYW1lLnYxLlNlc3Npb25PcBIQCghzZXNzaW9ucxgWIAMoBhINCgVncm91cBgYIAEoCRISCgpwdXNoX2NsYXNzGBkgASgNEhAKCGtleV90eXBlGBogASgNEhAKCGtleV96b25lGBsgASgNEg4KBmtleV9pZBgcIAEoCRIVCg1yb3V0ZV92ZXJzaW9uGB0gASgEEg0KBW93bmVyGB4gASgJEhMKC293bmVyX2Vwb2NoGB8gASgEEgwKBG9uY2UYICABKAkSCgoCb2YYIiABKAkSDAoEcHVzaBghIAEoBCJcCgdCaW5kaW5nEhAKCHNlc3Npb25zGAEgAygGEhMKC2dlbmVyYXRpb25zGAIgAygNEgwKBGJhc2UYAyABKAQSDQoFYWdhaW4YBSABKAgSDQoFc2luY2UYBCABKAQiiAEKDVNlc3Npb25DbG9zZWQSDwoHc2Vzc2lvbhgBIAEoBBISCgpnZW5lcmF0aW9uGAIgASgNEgwKBGdhdGUYAyABKAkSEgoKZ2F0ZV9lcG9jaBgEIAEoBBIMCgR1c2VyGAUgASgJEgwKBGNvZGUYBiABKA0SDgoGcmVhc29uGAcgASgJOgTg4BgKKoUBCglGcmFtZUtpbmQSGgoWRlJBTUVfS0lORF9VTlNQRUNJRklFRBAAEhYKEkZSQU1FX0tJTkRfUkVRVUVTVBABEhcKE0ZSQU1FX0tJTkRfUkVTUE9OU0UQAhITCg9GUkFNRV9LSU5EX1BVU0gQAxIWChJGUkFNRV9LSU5EX0NPTlRST0wQBCqvAQoMRW52ZWxvcGVLaW5kEh0KGUVOVkVMT1BFX0tJTkRfVU5TUEVDSUZJRUQQABIXChNFTlZFTE9QRV9LSU5EX0FDVE9SEAESFwoTRU5WRUxPUEVfS0lORF9SRVBMWRACEhkKFUVOVkVMT1BFX0tJTkRfU0VTU0lPThADEhgKFEVOVkVMT1BFX0tJTkRfT0JKRUNUEAQSGQoVRU5WRUxPUEVfS0lORF9DT05UUk9MEAUq6wEKCVNlc3Npb25PcBIaChZTRVNTSU9OX09QX1VOU1BFQ0lGSUVEEAASEwoPU0VTU0lPTl9PUF9QVVNIEAESEwoPU0VTU0lPTl9PUF9KT0lOEAISFAoQU0VTU0lPTl9PUF9MRUFWRRADEhMKD1NFU1NJT05fT1BfS0lDSxAEEhQKEFNFU1NJT05fT1BfV0FUQ0gQBRIWChJTRVNTSU9OX09QX1VOV0FUQ0gQBhITCg9TRVNTSU9OX09QX0JJTkQQBxIVChFTRVNTSU9OX09QX1VOQklORBAIEhMKD1NFU1NJT05fT1BfTE9TVBAJQhNaEXpnYW1lL3ptc2cvd2lyZXBiYgZwcm90bzM", [file_google_protobuf_struct, file_zgame_options]);
+  fileDesc("ChN6Z2FtZS92MS93aXJlLnByb3RvEgh6Z2FtZS52MSIpCgZQYWNrZXQSHwoGZnJhbWVzGAEgAygLMg8uemdhbWUudjEuRnJhbWUi6wEKBUZyYW1lEiEKBGtpbmQYASABKA4yEy56Z2FtZS52MS5GcmFtZUtpbmQSCgoCaWQYAiABKA0SCwoDc2VxGAMgASgEEgwKBGNvZGUYBCABKA0SDAoEdGV4dBgFIAEoCRIMCgRib2R5GAYgASgMEhIKCnRpbWVvdXRfbXMYByABKA0SIgoHY29udHJvbBgIIAEoCzIRLnpnYW1lLnYxLkNvbnRyb2wSJQoEanNvbhgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEdHlwZRgKIAEoCRIPCgdvdXRjb21lGAsgASgNIsgCCgdDb250cm9sEiAKBWhlbGxvGAEgASgLMg8uemdhbWUudjEuSGVsbG9IABIkCgd3ZWxjb21lGAIgASgLMhEuemdhbWUudjEuV2VsY29tZUgAEh4KBHBpbmcYAyABKAsyDi56Z2FtZS52MS5QaW5nSAASHgoEcG9uZxgEIAEoCzIOLnpnYW1lLnYxLlBvbmdIABIcCgNhY2sYBSABKAsyDS56Z2FtZS52MS5BY2tIABIiCgZnb2F3YXkYBiABKAsyEC56Z2FtZS52MS5Hb2F3YXlIABIkCgdjbG9zaW5nGAcgASgLMhEuemdhbWUudjEuQ2xvc2luZ0gAEhwKA2dhcBgIIAEoCzINLnpnYW1lLnYxLkdhcEgAEiQKB3dhcm5pbmcYECABKAsyES56Z2FtZS52MS5XYXJuaW5nSABCCQoHY29udHJvbCJ0CgVIZWxsbxINCgV0b2tlbhgBIAEoCRIOCgZyZXN1bWUYAiABKAkSEQoJbGFzdF9wdXNoGAMgASgEEg8KB3ZlcnNpb24YBCABKA0SDgoGY2xpZW50GAUgASgJEhgKEHJlc3VtZV93aW5kb3dfbXMYBiABKA0ipQIKB1dlbGNvbWUSDwoHc2Vzc2lvbhgBIAEoBBISCgpnZW5lcmF0aW9uGAIgASgNEgwKBHVzZXIYAyABKAkSDAoEbm9kZRgEIAEoCRINCgVlcG9jaBgFIAEoBBIUCgxoZWFydGJlYXRfbXMYBiABKA0SEgoKdGltZW91dF9tcxgHIAEoDRITCgttYXhfbWVzc2FnZRgIIAEoDRIVCg1tYXhfaW5fZmxpZ2h0GAkgASgNEg4KBnJlc3VtZRgKIAEoCRIPCgdyZXN1bWVkGAsgASgIEg8KB3ZlcnNpb24YDCABKA0SGAoQcmVzdW1lX3dpbmRvd19tcxgNIAEoDRIoCgdyZWZ1c2VkGA4gASgOMhcuemdhbWUudjEuUmVzdW1lUmVmdXNhbCIVCgRQaW5nEg0KBW5vbmNlGAEgASgEIhUKBFBvbmcSDQoFbm9uY2UYASABKAQiJQoDQWNrEgwKBHB1c2gYASABKAQSEAoIcmVzcG9uc2UYAiABKAQiOQoGR29hd2F5EhAKCGRlbGF5X21zGAEgASgNEg8KB2FkZHJlc3MYAiABKAkSDAoEdGV4dBgDIAEoCSI3CgdDbG9zaW5nEgwKBGNvZGUYASABKA0SDAoEdGV4dBgCIAEoCRIQCghkZWxheV9tcxgDIAEoDSJmCgNHYXASEAoIa2V5X3R5cGUYASABKA0SEAoIa2V5X3pvbmUYAiABKA0SDgoGa2V5X2lkGAMgASgJEg4KBm1pc3NlZBgEIAEoBBINCgVmaXJzdBgFIAEoBBIMCgRsYXN0GAYgASgEIiUKB1dhcm5pbmcSDAoEY29kZRgBIAEoDRIMCgR0ZXh0GAIgASgJImoKBUJhdGNoEg0KBW1hZ2ljGAEgASgHEgwKBG5vZGUYAiABKAkSDQoFZXBvY2gYAyABKAQSDgoGbnVtYmVyGAQgASgEEiUKCWVudmVsb3BlcxgFIAMoCzISLnpnYW1lLnYxLkVudmVsb3BlIscECghFbnZlbG9wZRIkCgRraW5kGAEgASgOMhYuemdhbWUudjEuRW52ZWxvcGVLaW5kEgoKAnRvGAIgASgEEhIKCmZyb21fYWN0b3IYAyABKAQSDwoHcmVxdWVzdBgEIAEoBBIKCgJpZBgFIAEoDRILCgNzZXEYBiABKAQSDAoEY29kZRgHIAEoDRIPCgdvdXRjb21lGAggASgNEgwKBHRleHQYCSABKAkSDAoEYm9keRgKIAEoDBIPCgdzZXNzaW9uGAsgASgEEhIKCmdlbmVyYXRpb24YDCABKA0SDAoEZ2F0ZRgNIAEoCRISCgpnYXRlX2Vwb2NoGA4gASgEEgwKBHVzZXIYDyABKAkSDgoGY2xpZW50GBAgASgIEhIKCnRpbWVvdXRfbXMYESABKA0SDQoFdHJhY2UYEiABKAwSDQoFY2hhaW4YEyADKAYSDAoEaG9wcxgUIAEoDRIfCgJvcBgVIAEoDjITLnpnYW1lLnYxLlNlc3Npb25PcBIQCghzZXNzaW9ucxgWIAMoBhINCgVncm91cBgYIAEoCRISCgpwdXNoX2NsYXNzGBkgASgNEhAKCGtleV90eXBlGBogASgNEhAKCGtleV96b25lGBsgASgNEg4KBmtleV9pZBgcIAEoCRIVCg1yb3V0ZV92ZXJzaW9uGB0gASgEEg0KBW93bmVyGB4gASgJEhMKC293bmVyX2Vwb2NoGB8gASgEEgwKBG9uY2UYICABKAkSCgoCb2YYIiABKAkSDAoEcHVzaBghIAEoBCJcCgdCaW5kaW5nEhAKCHNlc3Npb25zGAEgAygGEhMKC2dlbmVyYXRpb25zGAIgAygNEgwKBGJhc2UYAyABKAQSDQoFYWdhaW4YBSABKAgSDQoFc2luY2UYBCABKAQiiAEKDVNlc3Npb25DbG9zZWQSDwoHc2Vzc2lvbhgBIAEoBBISCgpnZW5lcmF0aW9uGAIgASgNEgwKBGdhdGUYAyABKAkSEgoKZ2F0ZV9lcG9jaBgEIAEoBBIMCgR1c2VyGAUgASgJEgwKBGNvZGUYBiABKA0SDgoGcmVhc29uGAcgASgJOgTg4BgKKoUBCglGcmFtZUtpbmQSGgoWRlJBTUVfS0lORF9VTlNQRUNJRklFRBAAEhYKEkZSQU1FX0tJTkRfUkVRVUVTVBABEhcKE0ZSQU1FX0tJTkRfUkVTUE9OU0UQAhITCg9GUkFNRV9LSU5EX1BVU0gQAxIWChJGUkFNRV9LSU5EX0NPTlRST0wQBCqYAQoNUmVzdW1lUmVmdXNhbBIeChpSRVNVTUVfUkVGVVNBTF9VTlNQRUNJRklFRBAAEhoKFlJFU1VNRV9SRUZVU0FMX0VYUElSRUQQARIaChZSRVNVTUVfUkVGVVNBTF9JTlZBTElEEAISFwoTUkVTVU1FX1JFRlVTQUxfVVNFUhADEhYKElJFU1VNRV9SRUZVU0FMX09GRhAEKq8BCgxFbnZlbG9wZUtpbmQSHQoZRU5WRUxPUEVfS0lORF9VTlNQRUNJRklFRBAAEhcKE0VOVkVMT1BFX0tJTkRfQUNUT1IQARIXChNFTlZFTE9QRV9LSU5EX1JFUExZEAISGQoVRU5WRUxPUEVfS0lORF9TRVNTSU9OEAMSGAoURU5WRUxPUEVfS0lORF9PQkpFQ1QQBBIZChVFTlZFTE9QRV9LSU5EX0NPTlRST0wQBSrrAQoJU2Vzc2lvbk9wEhoKFlNFU1NJT05fT1BfVU5TUEVDSUZJRUQQABITCg9TRVNTSU9OX09QX1BVU0gQARITCg9TRVNTSU9OX09QX0pPSU4QAhIUChBTRVNTSU9OX09QX0xFQVZFEAMSEwoPU0VTU0lPTl9PUF9LSUNLEAQSFAoQU0VTU0lPTl9PUF9XQVRDSBAFEhYKElNFU1NJT05fT1BfVU5XQVRDSBAGEhMKD1NFU1NJT05fT1BfQklORBAHEhUKEVNFU1NJT05fT1BfVU5CSU5EEAgSEwoPU0VTU0lPTl9PUF9MT1NUEAlCE1oRemdhbWUvem1zZy93aXJlcGJiBnByb3RvMw", [file_google_protobuf_struct, file_zgame_options]);
 
 /**
  * Packet is one websocket message: binary carries it as protobuf, text as protobuf JSON.
@@ -231,6 +231,13 @@ export type Hello = Message<"zgame.v1.Hello"> & {
    * @generated from field: string client = 5;
    */
   client: string;
+
+  /**
+   * for how long the session is to outlive a lost connection, at most; 0: not at all
+   *
+   * @generated from field: uint32 resume_window_ms = 6;
+   */
+  resumeWindowMs: number;
 };
 
 /**
@@ -304,11 +311,15 @@ export type Welcome = Message<"zgame.v1.Welcome"> & {
   maxInFlight: number;
 
   /**
+   * token of the next resume; empty: the session ends with its connection
+   *
    * @generated from field: string resume = 10;
    */
   resume: string;
 
   /**
+   * it is the session of Hello.resume, and what it missed follows
+   *
    * @generated from field: bool resumed = 11;
    */
   resumed: boolean;
@@ -317,6 +328,20 @@ export type Welcome = Message<"zgame.v1.Welcome"> & {
    * @generated from field: uint32 version = 12;
    */
   version: number;
+
+  /**
+   * for how long the session outlives a lost connection
+   *
+   * @generated from field: uint32 resume_window_ms = 13;
+   */
+  resumeWindowMs: number;
+
+  /**
+   * why Hello.resume was of no use
+   *
+   * @generated from field: zgame.v1.ResumeRefusal refused = 14;
+   */
+  refused: ResumeRefusal;
 };
 
 /**
@@ -363,15 +388,24 @@ export const PongSchema: GenMessage<Pong> = /*@__PURE__*/
   messageDesc(file_zgame_v1_wire, 6);
 
 /**
+ * Ack says what has arrived, and that the client has the token of its last Welcome. What was sent before either of the two has arrived, too.
+ *
  * @generated from message zgame.v1.Ack
  */
 export type Ack = Message<"zgame.v1.Ack"> & {
   /**
-   * every push up to this number has arrived
+   * the last push that has arrived, by its number
    *
    * @generated from field: uint64 push = 1;
    */
   push: bigint;
+
+  /**
+   * the last response that has arrived, by its seq
+   *
+   * @generated from field: uint64 response = 2;
+   */
+  response: bigint;
 };
 
 /**
@@ -442,7 +476,8 @@ export const ClosingSchema: GenMessage<Closing> = /*@__PURE__*/
   messageDesc(file_zgame_v1_wire, 9);
 
 /**
- * Gap tells the client, in the order of its pushes, that pushes of an object to which its session is bound are missing, or may be.
+ * Gap tells the client, in the order of its pushes, that pushes are missing, or may be: those of an object to which its session is bound, or, where `first`
+ * is not 0, whatever the session was sent.
  *
  * @generated from message zgame.v1.Gap
  */
@@ -468,6 +503,20 @@ export type Gap = Message<"zgame.v1.Gap"> & {
    * @generated from field: uint64 missed = 4;
    */
   missed: bigint;
+
+  /**
+   * the session's own pushes from this number on are missing; 0: the gap is of an object
+   *
+   * @generated from field: uint64 first = 5;
+   */
+  first: bigint;
+
+  /**
+   * and up to this one; 0: nobody knows how far
+   *
+   * @generated from field: uint64 last = 6;
+   */
+  last: bigint;
 };
 
 /**
@@ -906,6 +955,52 @@ export const FrameKindSchema: GenEnum<FrameKind> = /*@__PURE__*/
   enumDesc(file_zgame_v1_wire, 0);
 
 /**
+ * ResumeRefusal is why a session is not the one that the client has had before.
+ *
+ * @generated from enum zgame.v1.ResumeRefusal
+ */
+export enum ResumeRefusal {
+  /**
+   * @generated from enum value: RESUME_REFUSAL_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * the session has ended, most likely since the client was away for too long
+   *
+   * @generated from enum value: RESUME_REFUSAL_EXPIRED = 1;
+   */
+  EXPIRED = 1,
+
+  /**
+   * not a token of such a session, or one that was used before
+   *
+   * @generated from enum value: RESUME_REFUSAL_INVALID = 2;
+   */
+  INVALID = 2,
+
+  /**
+   * the session is of another user
+   *
+   * @generated from enum value: RESUME_REFUSAL_USER = 3;
+   */
+  USER = 3,
+
+  /**
+   * the gate does not resume
+   *
+   * @generated from enum value: RESUME_REFUSAL_OFF = 4;
+   */
+  OFF = 4,
+}
+
+/**
+ * Describes the enum zgame.v1.ResumeRefusal.
+ */
+export const ResumeRefusalSchema: GenEnum<ResumeRefusal> = /*@__PURE__*/
+  enumDesc(file_zgame_v1_wire, 1);
+
+/**
  * @generated from enum zgame.v1.EnvelopeKind
  */
 export enum EnvelopeKind {
@@ -954,7 +1049,7 @@ export enum EnvelopeKind {
  * Describes the enum zgame.v1.EnvelopeKind.
  */
 export const EnvelopeKindSchema: GenEnum<EnvelopeKind> = /*@__PURE__*/
-  enumDesc(file_zgame_v1_wire, 1);
+  enumDesc(file_zgame_v1_wire, 2);
 
 /**
  * @generated from enum zgame.v1.SessionOp
@@ -1029,5 +1124,5 @@ export enum SessionOp {
  * Describes the enum zgame.v1.SessionOp.
  */
 export const SessionOpSchema: GenEnum<SessionOp> = /*@__PURE__*/
-  enumDesc(file_zgame_v1_wire, 2);
+  enumDesc(file_zgame_v1_wire, 3);
 

@@ -1,0 +1,92 @@
+package zgate
+
+import "sync"
+
+// pastSessions remembers, for as long as they could have been resumed, how sessions ended whose clients may not know it: those that were sent away while they
+// had no connection are told when they come back.
+type pastSessions struct {
+	mu sync.Mutex
+	m  map[uint64]pastSession // by id
+}
+
+type pastSession struct {
+	secret, before secret
+	two            bool
+	how            ending
+	until          int64
+}
+
+const maxPastSessions = 4096 // beyond, one goes for each that comes
+
+func (p *pastSessions) add(id uint64, s pastSession, now int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.m == nil {
+		p.m = make(map[uint64]pastSession)
+	}
+	if len(p.m) >= maxPastSessions {
+		for k, o := range p.m {
+			if o.until < now {
+				delete(p.m, k)
+			}
+		}
+		for k := range p.m {
+			if len(p.m) < maxPastSessions {
+				break
+			}
+			delete(p.m, k)
+		}
+	}
+	p.m[id] = s
+}
+
+// take returns how the session ended whose token has that secret, and forgets it.
+func (p *pastSessions) take(id uint64, t *secret, now int64) (how ending, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, ok := p.m[id]
+	if !ok || !t.among(&s.secret, &s.before, s.two) {
+		return how, false
+	}
+	delete(p.m, id)
+	return s.how, s.until >= now
+}
+
+// forget lets go what the session kept for its client, which does not come back to it.
+func (s *Session) forget(how ending) {
+	r := s.resume
+	if r == nil {
+		return
+	}
+	c := s.lock()
+	s.g.kept.Add(-int64(r.log.Bytes()))
+	r.log.Clear()
+	p := pastSession{secret: r.secret, before: r.before, two: r.two, how: how, until: s.g.now() + int64(r.window)}
+	told := !r.shown || how.code.Reconnect()
+	c.q.mu.Unlock()
+	if !told {
+		s.g.past.add(s.ref.ID, p, s.g.now())
+	}
+}
+
+// closeAway is Close for a session that is suspended; another one stays as it is.
+func (s *Session) closeAway(code CloseCode, text string) {
+	c := s.lock()
+	if s.state != stateSuspended {
+		c.q.mu.Unlock()
+		return
+	}
+	s.state = stateEnded
+	c.q.mu.Unlock()
+	s.endAway(c, ending{code, text})
+}
+
+// leaving reports whether the session is about to end.
+func (s *Session) leaving() bool {
+	if !s.c.Load().closingNow.Load() {
+		return false
+	}
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	return c.endedLocked() && s.state != stateSuspended && !s.outlivesLocked(c)
+}

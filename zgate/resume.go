@@ -1,0 +1,422 @@
+package zgate
+
+import (
+	"time"
+
+	"zgame/zgate/internal/keep"
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// The states of a session. It begins active; suspended it has no connection, and waits for its client to come back; ended is the end.
+//
+//	            its connection breaks          its client resumes
+//	active ───────────────────────► suspended ───────────────────► active
+//	   │                                │
+//	   │ the client says goodbye,       │ ResumeWindow is over,
+//	   │ Kick, a fault, Shutdown        │ Kick, Shutdown
+//	   ▼                                ▼
+//	 ended ◄──────────────────────────ended
+const (
+	stateActive uint8 = iota
+	stateSuspended
+	stateEnded
+)
+
+// resumption is what makes a session outlive its connection; sessions whose clients do not resume have none. Guarded by the lock of the session's
+// connection (Session.lock), which is the last one it had while it is suspended.
+type resumption struct {
+	window time.Duration
+	log    keep.Log
+
+	secret secret // of the token that the last Welcome brought
+	before secret // of the one before, which is good until the client has shown that it has the new one
+	two    bool   // there is one before
+	shown  bool   // the client has shown that it has a token at all: nobody else could come back
+
+	how   ending // suspended: how the connection ended
+	until int64  // suspended: and how long the session waits
+	wait  []chan struct{}
+}
+
+// lock locks the session's connection, which is no other one while it is locked.
+func (s *Session) lock() *conn {
+	for {
+		c := s.c.Load()
+		c.q.mu.Lock()
+		if s.c.Load() == c {
+			return c
+		}
+		c.q.mu.Unlock() // its client has come back by another one
+	}
+}
+
+// suspends reports whether a session outlives a connection that ended so: it does where nobody wanted it to end.
+func (c CloseCode) suspends() bool {
+	switch c {
+	case closedLost, closedTaken, CloseSilent, CloseInternal, CloseSlow:
+		return true
+	default:
+		return false
+	}
+}
+
+// clientSuspends is suspends for the code of a client's close frame: goodbye is 1000, 1001, and no code at all.
+func clientSuspends(code int) bool { return code > 1001 && code < 4000 && code != 1005 }
+
+// outlivesLocked reports whether the session, whose connection c has ended or is about to, is going to be resumed. c is locked.
+func (s *Session) outlivesLocked(c *conn) bool {
+	return s.resume != nil && s.resume.shown && s.state != stateEnded && c.q.closed.code.suspends() && !s.g.draining.Load()
+}
+
+// keepLocked makes what has just been added to the log count, and lets go what is too much.
+func (s *Session) keepLocked(before int, now int64) {
+	g, log := s.g, &s.resume.log
+	all := g.kept.Add(int64(log.Bytes() - before))
+	lim := g.keep
+	if all > int64(g.cfg.MaxKeepBytes) {
+		lim.Bytes = 0 // others need it as much: what goes may have arrived
+	}
+	at := log.Bytes()
+	dropped := log.Trim(&lim, now)
+	if at != log.Bytes() {
+		g.kept.Add(int64(log.Bytes() - at))
+	}
+	if dropped > 0 && s.state == stateSuspended {
+		g.count.dropKept.Add(float64(dropped))
+	}
+}
+
+// ack takes note of what has arrived. It is the word of c's client; a late one of a connection before says nothing new.
+func (s *Session) ack(c *conn, push, response uint64) {
+	if s.resume == nil {
+		return
+	}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if s.c.Load() != c || s.state != stateActive {
+		return
+	}
+	r := s.resume
+	r.shown, r.two = true, false
+	before := r.log.Bytes()
+	r.log.Ack(min(push, s.pushes), response)
+	s.g.kept.Add(int64(r.log.Bytes() - before))
+}
+
+// awayLocked is push where c, which is locked, takes nothing any more.
+func (s *Session) awayLocked(c *conn, e *encoded) error {
+	g := s.g
+	switch {
+	case !s.outlivesLocked(c):
+		g.count.dropClosed.Inc()
+		return ErrClosed
+	case e.class == zmsg.Volatile:
+		g.count.dropVolatile.Inc()
+		return ErrDropped
+	case e.class == zmsg.Latest && s.latestLocked(c, e):
+		return nil
+	}
+	s.keepPushLocked(e)
+	g.count.Pushes.Inc()
+	return nil
+}
+
+// keepPushLocked gives e its number and, where the session is resumed, keeps it.
+func (s *Session) keepPushLocked(e *encoded) {
+	s.pushes++
+	if s.resume == nil {
+		return
+	}
+	before, now := s.resume.log.Bytes(), s.g.now()
+	s.resume.log.Push(s.pushes, e.id, e.body, e.owned, now)
+	s.keepLocked(before, now)
+}
+
+// notice sends a control frame in the order of the pushes; a session that is suspended keeps it.
+func (s *Session) notice(m *wirepb.Control) {
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}
+	b, err := c.encode(nil, &f)
+	if err != nil {
+		return
+	}
+	if s.resume != nil && (!c.endedLocked() || s.outlivesLocked(c)) {
+		before, now := s.resume.log.Bytes(), s.g.now()
+		s.resume.log.Notice(b, now)
+		s.keepLocked(before, now)
+	}
+	if c.admitLocked(len(b)+wsHeaderSize(len(b)), zmsg.Reliable) == nil {
+		c.frameLocked(c.op(), b)
+		c.sentLocked(false)
+	}
+}
+
+// parkLocked decides what becomes of a session whose last connection c is closed and locked: it is suspended, or has ended.
+func (s *Session) parkLocked(c *conn) (suspended bool) {
+	g := s.g
+	defer s.wakeLocked()
+	if !s.outlivesLocked(c) {
+		s.state = stateEnded
+		return false
+	}
+	if n := g.suspended.Add(1); n > int64(g.cfg.MaxSuspended) {
+		g.suspended.Add(-1)
+		g.count.suspendFull.Inc()
+		s.state = stateEnded
+		return false
+	}
+	g.active.Add(-1)
+	s.state = stateSuspended
+	s.resume.how = c.q.closed
+	s.resume.until = g.now() + int64(s.resume.window)
+	g.count.Suspended.Inc()
+	g.count.Suspends.With(c.q.closed.code.String()).Inc()
+	return true
+}
+
+// wakeLocked tells those who wait for the session to be without a connection.
+func (s *Session) wakeLocked() {
+	if s.resume == nil {
+		return
+	}
+	for _, w := range s.resume.wait {
+		close(w)
+	}
+	s.resume.wait = nil
+}
+
+// lapse ends a suspended session whose time is up; else it returns when to look again, 0 where c is not its connection any more.
+func (s *Session) lapse(c *conn, now int64) (next int64) {
+	c.q.mu.Lock()
+	if s.c.Load() != c || s.state != stateSuspended {
+		c.q.mu.Unlock()
+		return 0
+	}
+	if until := s.resume.until; now < until {
+		c.q.mu.Unlock()
+		return until
+	}
+	s.state = stateEnded
+	how := s.resume.how
+	how.text = "did not come back within " + s.resume.window.String() + ": " + how.text
+	c.q.mu.Unlock()
+	s.endAway(c, how)
+	return 0
+}
+
+// endAway ends a session that was suspended, whose last connection c was; the caller has set its state to ended.
+func (s *Session) endAway(c *conn, how ending) {
+	g := s.g
+	g.wheel.remove(&c.timer)
+	g.count.Closes.With(how.code.String()).Inc()
+	s.logEnd(how)
+	s.end(how)
+	g.suspended.Add(-1)
+	g.count.Suspended.Dec()
+}
+
+// refusal is why a client does not get its session back, 0: it does.
+type refusal = wirepb.ResumeRefusal
+
+const (
+	granted        = wirepb.ResumeRefusal_RESUME_REFUSAL_UNSPECIFIED
+	refusedExpired = wirepb.ResumeRefusal_RESUME_REFUSAL_EXPIRED
+	refusedInvalid = wirepb.ResumeRefusal_RESUME_REFUSAL_INVALID
+	refusedUser    = wirepb.ResumeRefusal_RESUME_REFUSAL_USER
+	refusedOff     = wirepb.ResumeRefusal_RESUME_REFUSAL_OFF
+)
+
+// claim is what a client says that wants its session back.
+type claim struct {
+	user   string // as the Authenticator has it
+	gen    uint32
+	secret secret
+	last   uint64 // push that it has
+	text   bool   // codec
+}
+
+// holder is what the gate has of the session that is claimed.
+type holder struct {
+	user           string
+	gen            uint32
+	resumes        bool // at all
+	state          uint8
+	secret, before secret
+	two            bool
+	pushes         uint64
+	text           bool
+}
+
+// judge decides whether the client of cl is that of h.
+func judge(h *holder, cl *claim) refusal {
+	switch {
+	case !h.resumes:
+		return refusedInvalid
+	case !cl.secret.among(&h.secret, &h.before, h.two):
+		return refusedInvalid // who has not even got a secret is not told more
+	case h.user != cl.user:
+		return refusedUser
+	case h.state == stateEnded:
+		return refusedExpired
+	case h.gen != cl.gen, cl.last > h.pushes, h.text != cl.text:
+		return refusedInvalid
+	}
+	return granted
+}
+
+func (s *Session) holderLocked(c *conn) holder {
+	h := holder{user: s.user, gen: s.ref.Gen, state: s.state, pushes: s.pushes, text: c.text.Load()}
+	if r := s.resume; r != nil {
+		h.resumes, h.secret, h.before, h.two = true, r.secret, r.before, r.two
+	}
+	return h
+}
+
+// resumed gives the client at c the session back that its Hello asks for. With neither session nor violation, the client gets a new session, and is told
+// why.
+func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal, *violation) {
+	if h.GetResume() == "" {
+		return nil, granted, nil
+	}
+	if g.cfg.ResumeWindow < 0 {
+		return nil, refusedOff, nil
+	}
+	t, err := parseToken(h.GetResume())
+	if err != nil {
+		return nil, refusedInvalid, nil
+	}
+	if !g.self.Is(t.ref.Gate) {
+		return nil, refusedExpired, nil
+	}
+	s := g.sessions.get(t.ref.ID)
+	if s == nil {
+		if how, ok := g.past.take(t.ref.ID, &t.secret, g.now()); ok && !how.code.Reconnect() {
+			return nil, refusedExpired, &violation{how.code, how.text} // as it would have been told, had it been there
+		}
+		return nil, refusedExpired, nil
+	}
+	cl := claim{user: user, gen: t.ref.Gen, secret: t.secret, last: h.GetLastPush(), text: c.text.Load()}
+	var patience *time.Timer
+	for {
+		old := s.lock()
+		held := s.holderLocked(old)
+		why, how := judge(&held, &cl), old.q.closed
+		switch {
+		case why == refusedExpired && !how.code.Reconnect(): // it has just ended
+			old.q.mu.Unlock()
+			return nil, why, &violation{how.code, how.text}
+		case why != granted:
+			old.q.mu.Unlock()
+			return nil, why, nil
+		}
+		if s.state == stateSuspended {
+			v := s.takeLocked(old, c, &cl)
+			old.q.mu.Unlock()
+			if v != nil {
+				return nil, granted, v
+			}
+			s.back(old, c)
+			return s, granted, nil
+		}
+		// The gate does not know yet that the connection before is gone, or it is not: a session has one at a time.
+		gone := make(chan struct{})
+		s.resume.wait = append(s.resume.wait, gone)
+		old.breakLocked(closedTaken, "the client is back on another connection")
+		old.q.mu.Unlock()
+		if patience == nil {
+			patience = time.NewTimer(g.cfg.AuthTimeout)
+			defer patience.Stop()
+		}
+		select {
+		case <-gone:
+		case <-patience.C:
+			return nil, granted, &violation{CloseLoginTimeout, "the connection before does not end"}
+		case <-g.ctx.Done():
+			return nil, granted, &violation{CloseShutdown, "shutting down"}
+		}
+	}
+}
+
+// takeLocked makes c the session's connection: Welcome is the first thing it sends, then what its client has missed. Both are locked when it is done with
+// c; old stays so.
+func (s *Session) takeLocked(old, c *conn, cl *claim) *violation {
+	g, r := s.g, s.resume
+	fresh, err := newSecret()
+	if err != nil {
+		return &violation{CloseInternal, "internal error"}
+	}
+	if int(g.active.Add(1)) > g.cfg.MaxSessions {
+		g.active.Add(-1)
+		return &violation{CloseOverloaded, "the gate is full"}
+	}
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	if c.endedLocked() {
+		g.active.Add(-1)
+		return &violation{CloseLoginTimeout, "login took too long"} // it has been told something already
+	}
+	r.before, r.secret, r.two = cl.secret, fresh, true
+	s.state = stateActive
+	g.suspended.Add(-1)
+	g.count.Suspended.Dec()
+	r.how, r.until = ending{}, 0
+	before := r.log.Bytes()
+	gap := r.log.Resume(cl.last, g.now())
+	g.kept.Add(int64(r.log.Bytes() - before))
+
+	c.corked.Store(true) // the next read sends it all
+	c.controlLocked(s.welcome(true, granted))
+	if gap.First > 0 {
+		g.count.Gaps.Inc()
+		c.controlLocked(&wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{First: gap.First, Last: gap.Last}}})
+	}
+	for it := range r.log.Missed() {
+		if it.Kind == keep.Notice {
+			c.frameLocked(c.op(), it.Body)
+			continue
+		}
+		e := encoded{g: g, id: it.ID, body: it.Body, owned: it.Own}
+		c.pushLocked(it.N, &e)
+		g.count.Replayed.Inc()
+	}
+	latest := old.q.latest
+	old.q.latest = nil
+	for i := range latest {
+		s.appendPushLocked(c, &latest[i].e)
+	}
+	s.requests.repeated()
+	s.c.Store(c)
+	c.session.Store(s)
+	c.phase.Store(phaseActive)
+	return nil
+}
+
+// back follows takeLocked, without the locks.
+func (s *Session) back(old, c *conn) {
+	g := s.g
+	g.wheel.remove(&old.timer)
+	c.nowKnown()
+	c.guard.limit = int64(g.cfg.MaxMessage)
+	c.readAt = time.Now() // the one before may have taken its time to end
+	g.wheel.schedule(&c.timer, min(s.requests.next(), g.now()+int64(c.pingAfter())))
+	s.passedBy(c)
+	g.log.Debug("session resumed", "session", s.ref.ID, "user", s.user)
+}
+
+// resumeResult is the label of a refusal.
+func resumeResult(r refusal) string {
+	switch r {
+	case granted:
+		return "ok"
+	case refusedExpired:
+		return "expired"
+	case refusedUser:
+		return "user"
+	case refusedOff:
+		return "off"
+	default:
+		return "invalid"
+	}
+}
