@@ -432,13 +432,18 @@ type raw struct {
 // dialRaw connects and, with upgrade, makes a websocket of it by hand.
 func (r *rig) dialRaw(upgrade bool) raw {
 	r.t.Helper()
-	nc, err := net.Dial("tcp", r.Addr().String())
+	return dialRaw(r.t, r.Addr(), upgrade)
+}
+
+func dialRaw(t testing.TB, gate net.Addr, upgrade bool) raw {
+	t.Helper()
+	nc, err := net.Dial("tcp", gate.String())
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = nc.Close() })
+	t.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(patience))
-	c := raw{nc, r.t}
+	c := raw{nc, t}
 	if upgrade {
 		c.http("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
@@ -446,12 +451,12 @@ func (r *rig) dialRaw(upgrade bool) raw {
 		var head []byte
 		for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
 			if _, err := nc.Read(b[:]); err != nil {
-				r.t.Fatalf("%v after %q", err, head)
+				t.Fatalf("%v after %q", err, head)
 			}
 			head = append(head, b[0])
 		}
 		if !strings.HasPrefix(string(head), "HTTP/1.1 101") {
-			r.t.Fatalf("not upgraded: %q", head)
+			t.Fatalf("not upgraded: %q", head)
 		}
 	}
 	return c
