@@ -66,6 +66,7 @@ func (l *load) echo(flight int, d time.Duration) (r echoed, err error) {
 		return s.write(l.out)
 	}
 	timed := len(l.all) == 1 && flight == 1
+	l.spin = !timed
 	for _, s := range l.all {
 		s.at = monotonic()
 		if err := send(s, flight); err != nil {
