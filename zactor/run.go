@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"zgame/internal/stack"
 	"zgame/zmsg"
 )
 
@@ -85,7 +86,7 @@ func (c *cell) turns(x *Context) {
 		c.mu.Unlock()
 		yielded = 0
 		if len(x.batch) > 0 && x.batch[0].encoded() {
-			deepen(false)
+			stack.Deepen(false)
 			if len(x.batch) == 1 {
 				yielded = idleYields // from another node, and alone: nobody here is about to send the next
 			}

@@ -57,6 +57,7 @@ type conn struct {
 	inAt   int           // how much of it has been taken
 	buf    *bytes.Buffer // of the message that is being handled, nil: it lies in in
 	readAt time.Time     // when something came the last time
+	traces uint64        // what the last trace id was made of
 	reads  int           // since the socket had nothing
 	readN  int
 	onRead func(fd uintptr) bool

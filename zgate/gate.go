@@ -35,6 +35,7 @@ type Gate struct {
 	count    *counters
 	upgrader websocket.Upgrader
 	born     time.Time
+	traces   uint64          // see conn.newTrace
 	ctx      context.Context //nolint:containedctx // the gate's own life: ends when Shutdown cuts authenticators and subscriptions
 	cancel   context.CancelCauseFunc
 	wheel    *wheel
@@ -84,7 +85,7 @@ func New(cfg Config) (*Gate, error) {
 		return nil, err
 	}
 	g := &Gate{
-		cfg: cfg, log: cfg.Logger, count: newCounters(cfg.Metrics), born: time.Now(),
+		cfg: cfg, log: cfg.Logger, count: newCounters(cfg.Metrics), born: time.Now(), traces: rand.Uint64(),
 		leaving: make(chan struct{}), stopped: make(chan struct{}), idle: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
 	}
 	g.keep = keep.Limits{Count: cfg.KeepCount, Bytes: cfg.KeepBytes, Age: int64(cfg.KeepTime)}

@@ -20,6 +20,7 @@ import (
 	"github.com/gorilla/websocket"
 	"google.golang.org/protobuf/proto"
 
+	"zgame/internal/stack"
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
 )
@@ -27,6 +28,7 @@ import (
 // serve takes a connection from accept to a session: TLS, HTTP, websocket, Hello. The session is read by a goroutine
 // of its own, so that the stack that grew here is not kept.
 func (g *Gate) serve(c *conn) {
+	stack.Deepen(false)
 	s := g.open(c)
 	if s == nil {
 		g.closed(c)

@@ -1,6 +1,7 @@
 package zgate
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -210,7 +211,7 @@ func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Ti
 	m := zmsg.NewMessage(f.ID)
 	m.Seq, m.User, m.Session, m.Client = f.Seq, s.user, s.ref, true
 	m.Deadline = now.Add(timeout)
-	m.Trace = newTrace()
+	m.Trace = c.newTrace()
 	m.SetBody(f.Body) // a copy: the buffer that f lies in is used again
 	if token != 0 {
 		m.SetReplier(s, token)
@@ -357,11 +358,20 @@ func orElse(err, other error) error {
 	return other
 }
 
-// newTrace makes a trace id. It names, it does not protect: a fast generator will do.
-func newTrace() (t zmsg.TraceID) {
-	a, b := rand.Uint64(), rand.Uint64()|1 // never zero
-	for i := range 8 {
-		t[i], t[8+i] = byte(a>>(8*i)), byte(b>>(8*i))
+// newTrace makes a trace id. It names, it does not protect: numbers that are mixed will do, from a random one on.
+func (c *conn) newTrace() (t zmsg.TraceID) {
+	if c.traces == 0 {
+		c.traces = rand.Uint64()
 	}
+	c.traces += 0x9e3779b97f4a7c15
+	binary.LittleEndian.PutUint64(t[:], mix(c.traces))
+	binary.LittleEndian.PutUint64(t[8:], mix(c.traces^c.g.traces)|1) // never zero
 	return t
+}
+
+// mix is the finalizer of splitmix64: of different numbers it makes different ones that look like nothing.
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }

@@ -367,8 +367,10 @@ func TestReplyValueAndBadValue(t *testing.T) {
 
 func TestNewTrace(t *testing.T) {
 	seen := map[zmsg.TraceID]bool{}
-	for range 1000 {
-		id := newTrace()
+	g := &Gate{traces: 77}
+	conns := []*conn{{g: g}, {g: g}}
+	for i := range 2000 {
+		id := conns[i%2].newTrace()
 		if id.IsZero() || seen[id] {
 			t.Fatal("zero or twice")
 		}
