@@ -26,7 +26,8 @@ type Client struct {
 	seq     atomic.Uint64        // of requests; never used twice, also over connections
 	started atomic.Bool
 	rtt     atomic.Int64 // nanoseconds
-	stats   struct{ connects, unhandled, badPushes, late, gaps, warnings atomic.Uint64 }
+	stats   struct{ connects, unhandled, badPushes, late, gaps, warnings, resumes, lost atomic.Uint64 }
+	session session
 
 	mu      sync.Mutex
 	state   State         // guarded by mu
@@ -40,6 +41,8 @@ type Stats struct {
 	BadPushes     uint64 // pushes that are not what their id says
 	Gaps          uint64 // notices that pushes of an object are missing, or may be
 	Warnings      uint64 // of the gate, that the client sends too much
+	Resumes       uint64 // of the logins, those that brought the session back
+	Lost          uint64 // sessions that are over
 	LateResponses uint64 // responses whose request had ended before
 }
 
@@ -68,6 +71,7 @@ func New(cfg Config) (*Client, error) {
 		cfg.rand = rand.Float64
 	}
 	c := &Client{cfg: cfg, loopDone: make(chan struct{}), changed: make(chan struct{})}
+	c.session.pending = map[uint64]*call{}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.handlers = newHandlers(c, cfg.MaxPushes)
 	return c, nil
@@ -118,7 +122,7 @@ func (c *Client) Session() Session {
 func (c *Client) Stats() Stats {
 	return Stats{
 		Connects: c.stats.connects.Load(), Unhandled: c.stats.unhandled.Load(), BadPushes: c.stats.badPushes.Load(), Gaps: c.stats.gaps.Load(),
-		Warnings: c.stats.warnings.Load(), LateResponses: c.stats.late.Load(),
+		Warnings: c.stats.warnings.Load(), Resumes: c.stats.resumes.Load(), Lost: c.stats.lost.Load(), LateResponses: c.stats.late.Load(),
 	}
 }
 
@@ -126,17 +130,25 @@ func (c *Client) Stats() Stats {
 func (c *Client) loop() {
 	defer close(c.loopDone)
 	defer c.handlers.end()
-	url, failed := c.cfg.URL, 0
+	url, failed, refreshed := c.cfg.URL, 0, false
 	for {
 		session := c.Session()
 		c.setState(State{Phase: Connecting, Attempt: failed, Session: session})
 		end := c.connect(url)
+		if end.online > 0 {
+			refreshed = false
+		}
+		// A credential that the gate does not take is asked for once more: it may have expired just now.
+		again := end.reason.Code == codeUnauthorized && c.cfg.TokenFunc != nil && c.stats.connects.Load() > 0 && !refreshed
+		refreshed = refreshed || again
+		c.ended(end.reason, again)
 		if end.online >= c.cfg.StableAfter {
 			failed = 0
 		}
 		session = c.Session()
-		if end.reason.final() || c.ctx.Err() != nil || (end.online == 0 && c.stats.connects.Load() == 0 && !c.cfg.RetryFirst) {
+		if end.reason.final() && !again || c.ctx.Err() != nil || (end.online == 0 && c.stats.connects.Load() == 0 && !c.cfg.RetryFirst) {
 			c.cfg.Logger.Info("client closed", "reason", string(end.reason.Kind), "code", end.reason.Code, "err", end.reason)
+			c.session.fail(end.reason)
 			c.setState(State{Phase: Closed, Reason: end.reason, Attempt: failed, Session: session})
 			return
 		}
@@ -159,6 +171,7 @@ func (c *Client) loop() {
 		case <-t.C:
 		case <-c.ctx.Done():
 			t.Stop()
+			c.session.fail(&Reason{Kind: KindClient})
 			c.setState(State{Phase: Closed, Reason: &Reason{Kind: KindClient}, Attempt: failed, Session: session})
 			return
 		}

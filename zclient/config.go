@@ -18,8 +18,9 @@ type Config struct {
 	URL string
 	// Token is shown to the gate at each login; what it means is up to the gate's authenticator.
 	Token string
-	// TokenFunc is asked for the token of each login instead, from the goroutine that connects, for tokens that expire.
-	// An error counts as a connection that failed.
+	// TokenFunc is asked for the token of each login instead, from the goroutine that connects, for tokens that expire. An
+	// error counts as a connection that failed. Where the gate does not take a token (3501) of a client that has been online,
+	// it is asked for another one, once, and then the client is closed.
 	TokenFunc func(ctx context.Context) (string, error)
 	// Name tells the server which program this is, for its logs. Defaults to "zclient-go".
 	Name string
@@ -36,6 +37,10 @@ type Config struct {
 	// MinBackoff and MaxBackoff bound the wait before the n-th try to connect again in a row: it is a random part of
 	// min(MaxBackoff, MinBackoff*2^n). Default to 500 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
+	// ResumeWindow is for how long the session is to outlive a lost connection, at most; the gate may grant less. While it
+	// does, a client that comes back gets what it missed, and requests in flight go on. Defaults to an hour; -1: the session
+	// ends with its connection.
+	ResumeWindow time.Duration
 	// StableAfter is how long a connection must have lasted to be a success, after which back-off begins anew.
 	// Defaults to 10 s.
 	StableAfter time.Duration
@@ -60,6 +65,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Name, "zclient-go")
 	set(&c.MinBackoff, 500*time.Millisecond)
 	set(&c.MaxBackoff, max(30*time.Second, c.MinBackoff))
+	set(&c.ResumeWindow, time.Hour)
 	set(&c.StableAfter, 10*time.Second)
 	set(&c.HandshakeTimeout, 10*time.Second)
 	set(&c.RequestTimeout, 10*time.Second)

@@ -43,6 +43,9 @@ type conn struct {
 	session  Session
 	ending   ending
 
+	first    []outgoing    // to be written ahead of out; set before the writer is started
+	acks     chan struct{} // tells the writer that something is to be acknowledged
+	unacked  atomic.Bool   // it has been told
 	out      chan outgoing // what waits to be written
 	pong     chan uint64   // nonces of the server's pings that wait for their pong
 	gone     chan struct{} // closed when reading has ended
@@ -51,10 +54,9 @@ type conn struct {
 	pingSent atomic.Int64 // when the last ping was sent, UnixNano; 0: its pong has come
 
 	mu      sync.Mutex
-	pending map[uint64]*call // guarded by mu
-	state   connState        // guarded by mu
-	local   *Reason          // guarded by mu; why we end it ourselves: the first counts
-	leaving *Reason          // guarded by mu; set when the server said Goaway
+	state   connState // guarded by mu
+	local   *Reason   // guarded by mu; why we end it ourselves: the first counts
+	leaving *Reason   // guarded by mu; set when the server said Goaway
 }
 
 type connState uint8
@@ -114,7 +116,7 @@ func (c *Client) connect(url string) ending {
 	c.current.CompareAndSwap(cn, nil)
 	reason = c.because(cn.why(err))
 	cn.tell(reason)
-	cn.die(reason)
+	cn.die()
 	_ = cn.ws.Close() // unblocks the writer
 	writer.Wait()
 	cn.ending.reason = reason
@@ -135,7 +137,7 @@ func (c *Client) because(r *Reason) *Reason {
 func (c *Client) dial(ctx context.Context, url string) (*conn, *Reason) {
 	cn := &conn{
 		client: c, out: make(chan outgoing, maxQueued), pong: make(chan uint64, 4), gone: make(chan struct{}),
-		bye: make(chan struct{}), pending: map[uint64]*call{},
+		bye: make(chan struct{}), acks: make(chan struct{}, 1),
 	}
 	dialer := websocket.Dialer{
 		HandshakeTimeout: c.cfg.HandshakeTimeout,
@@ -273,20 +275,12 @@ func (cn *conn) closedKind() Kind {
 	return KindClosed
 }
 
-// die ends everything that waits for cn.
-func (cn *conn) die(r *Reason) {
+// die has nothing more go out by cn.
+func (cn *conn) die() {
 	close(cn.gone)
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
 	cn.state = dead
-	code := zmsg.CodeUnavailable
-	if r.Kind == KindClient {
-		code = zmsg.CodeCancelled
-	}
-	for seq, l := range cn.pending {
-		delete(cn.pending, seq)
-		l.done <- zmsg.Frame{Code: code, Outcome: l.abandon(), Text: "the connection ended: " + r.Error()}
-	}
 }
 
 // watchedConn ends a read when nothing came for timeout.

@@ -37,10 +37,12 @@ func (c *Client) OnPush(id uint32, h func(body []byte)) (cancel func()) {
 	return c.handlers.onPush(id, h)
 }
 
-// Gap says that pushes of an object to which the session is bound are missing, or may be: its state is to be loaded anew.
+// Gap says that pushes are missing, or may be: what they tell of is to be loaded anew. It is of an object to which the session is bound, or, where First is not 0, of
+// the session, which has come back and has missed more than the gate keeps.
 type Gap struct {
-	Key    zmsg.Key
-	Missed uint64 // at most so many; 0: nobody knows
+	Key         zmsg.Key // zero where First is not
+	Missed      uint64   // of an object: at most so many; 0: nobody knows
+	First, Last uint64   // of the session: the numbers of its pushes that are missing; Last 0: nobody knows how far
 }
 
 // OnGap calls h for each gap from now on, in order with the pushes: between the last before it and the first behind it. The function that it
@@ -59,6 +61,7 @@ type handlers struct {
 	pushes  map[uint32][]registration[func([]byte)]
 	states  []registration[func(State)]
 	gaps    []registration[func(Gap)]
+	losses  []registration[func(Lost)]
 	queue   []event
 	waiting int // pushes in queue
 	ended   bool
@@ -75,7 +78,10 @@ type event struct {
 	body  []byte
 	state State
 	gap   *Gap
+	lost  *Lost
 }
+
+func (e *event) isState() bool { return !e.push && e.lost == nil }
 
 func newHandlers(c *Client, maxPushes int) *handlers {
 	return &handlers{
@@ -124,6 +130,26 @@ func (h *handlers) onGap(f func(Gap)) func() {
 	}
 }
 
+func (h *handlers) onLost(f func(Lost)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next++
+	n := h.next
+	h.losses = append(slices.Clone(h.losses), registration[func(Lost)]{n, f})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.losses = without(h.losses, n)
+	}
+}
+
+// lost queues the end of a session: one at most for each login.
+func (h *handlers) lost(l Lost) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.add(event{lost: &l})
+}
+
 func without[F any](list []registration[F], id uint64) []registration[F] {
 	return slices.DeleteFunc(slices.Clone(list), func(r registration[F]) bool { return r.id == id })
 }
@@ -160,7 +186,7 @@ const maxStates = 64
 func (h *handlers) state(s State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if last := len(h.queue) - 1; last >= maxStates && !h.queue[last].push && !h.queue[last-1].push {
+	if last := len(h.queue) - 1; last >= maxStates && h.queue[last].isState() && h.queue[last-1].isState() {
 		h.queue[last].state = s
 		return
 	}
@@ -215,11 +241,17 @@ func (h *handlers) run() {
 
 func (h *handlers) call(e *event) {
 	h.mu.Lock()
-	pushes, states, gaps := h.pushes[e.id], h.states, h.gaps
+	pushes, states, gaps, losses := h.pushes[e.id], h.states, h.gaps, h.losses
 	if e.push {
 		h.waiting--
 	}
 	h.mu.Unlock()
+	if e.lost != nil {
+		for _, r := range losses {
+			r.f(*e.lost)
+		}
+		return
+	}
 	if !e.push {
 		for _, r := range states {
 			r.f(e.state)

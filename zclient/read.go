@@ -33,7 +33,10 @@ func (cn *conn) frame(f *zmsg.Frame) error {
 	}
 	switch f.Kind {
 	case wirepb.FrameKind_FRAME_KIND_RESPONSE:
-		if l := cn.forget(f.Seq); l != nil {
+		l := cn.forget(f.Seq)
+		cn.client.session.response.Store(f.Seq)
+		cn.came()
+		if l != nil {
 			l.done <- *f
 		} else {
 			cn.client.stats.late.Add(1)
@@ -42,6 +45,8 @@ func (cn *conn) frame(f *zmsg.Frame) error {
 		if !cn.client.handlers.push(f.ID, f.Body) {
 			return &Reason{Kind: KindSlow, Text: "handlers do not keep up with pushes"}
 		}
+		cn.client.session.push.Store(f.Seq)
+		cn.came()
 	default: // kinds of later versions are skipped
 	}
 	return nil
@@ -58,6 +63,7 @@ func (cn *conn) control(f *zmsg.Frame) error {
 			return &Reason{Kind: KindProtocol, Text: "a second Welcome"}
 		}
 		cn.welcomed = time.Now()
+		cn.client.welcomed(cn, c.Welcome)
 		cn.mu.Lock()
 		cn.session = sessionOf(c.Welcome)
 		cn.mu.Unlock()
@@ -74,8 +80,11 @@ func (cn *conn) control(f *zmsg.Frame) error {
 	case *wirepb.Control_Gap:
 		k := zmsg.Key{Type: c.Gap.GetKeyType(), Zone: c.Gap.GetKeyZone(), ID: c.Gap.GetKeyId()}
 		cn.client.stats.gaps.Add(1)
-		if !cn.client.handlers.gap(Gap{k, c.Gap.GetMissed()}) {
+		if !cn.client.handlers.gap(Gap{k, c.Gap.GetMissed(), c.Gap.GetFirst(), c.Gap.GetLast()}) {
 			return &Reason{Kind: KindSlow, Text: "handlers do not keep up with pushes"}
+		}
+		if last := c.Gap.GetLast(); last > 0 {
+			cn.client.session.push.Store(last)
 		}
 	case *wirepb.Control_Warning:
 		cn.client.stats.warnings.Add(1)
@@ -119,5 +128,5 @@ func (cn *conn) drain() bool {
 	if cn.state == open {
 		cn.state = draining
 	}
-	return len(cn.pending) == 0
+	return cn.client.session.inFlight() == 0
 }

@@ -20,6 +20,9 @@ const (
 	KindClient    Kind = "client"    // Close was called, or the ctx of Connect ended
 )
 
+// codeUnauthorized is the close code of a login that the gate does not take.
+const codeUnauthorized = 3501
+
 // Reason says why a connection ended or did not come about.
 //
 //nolint:errname // it is the reason of a State first, and an error only where Connect returns it

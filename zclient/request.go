@@ -31,7 +31,7 @@ func Call[R any, P interface {
 // or Config.RequestTimeout, travels with the request.
 //
 // Every error is a *zmsg.Error. Beside what the server answers: CodeUnavailable while there is no connection
-// (NotExecuted) or when it is lost (Unknown if the request was written), CodeBusy when too many are in flight or wait to be
+// (NotExecuted) or when its session is lost (Unknown if the request was written), CodeBusy when too many are in flight or wait to be
 // written (NotExecuted), CodeTimeout and CodeCancelled when ctx ends, CodeTooLarge and CodeBadRequest for what cannot be
 // sent, CodeInternal for a response that is not a resp (Executed).
 func (c *Client) Request(ctx context.Context, req, resp proto.Message) error {
@@ -52,7 +52,6 @@ func (c *Client) Request(ctx context.Context, req, resp proto.Message) error {
 	if cn == nil {
 		return c.unavailable()
 	}
-	f.Seq = c.seq.Add(1)
 	l := &call{done: make(chan zmsg.Frame, 1)}
 	if err := cn.submit(&f, l); err != nil {
 		return err
@@ -142,6 +141,7 @@ func responseOf(f *zmsg.Frame, resp proto.Message) error {
 // call is a request that waits for its response.
 type call struct {
 	done  chan zmsg.Frame // has room for the one outcome
+	frame zmsg.Frame      // set before it is queued; to be written again where a connection broke
 	state atomic.Int32    // queued, written or abandoned
 }
 
@@ -151,8 +151,10 @@ const (
 	abandoned        // nobody waits any more and it was not written: the writer skips it
 )
 
-// write claims the call for writing; false when it was abandoned.
-func (l *call) write() bool { return l.state.CompareAndSwap(queued, written) }
+// write claims the call for writing, or writing again; false when it was abandoned.
+func (l *call) write() bool {
+	return l.state.CompareAndSwap(queued, written) || l.state.Load() == written
+}
 
 // abandon ends the call from outside and says whether it may have run.
 func (l *call) abandon() zmsg.Outcome {

@@ -363,13 +363,10 @@ func TestCutStorm(t *testing.T) {
 }
 
 func inFlight(c *Client) int {
-	cn := c.current.Load()
-	if cn == nil {
+	if c.current.Load() == nil {
 		return 0
 	}
-	cn.mu.Lock()
-	defer cn.mu.Unlock()
-	return len(cn.pending)
+	return c.session.inFlight()
 }
 
 func waitRTT(t *testing.T, c *Client) {

@@ -19,17 +19,18 @@ func (cn *conn) submit(f *zmsg.Frame, l *call) error {
 	switch {
 	case cn.state != open:
 		return &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "the connection is ending"}
-	case l != nil && len(cn.pending) >= cn.session.MaxInFlight:
+	case l != nil && cn.client.session.inFlight() >= cn.session.MaxInFlight:
 		return &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "too many requests are in flight"}
 	}
-	select {
-	case cn.out <- outgoing{*f, l}:
-	default:
+	if len(cn.out) == cap(cn.out) { // who adds holds mu
 		return &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "too much waits to be written"}
 	}
 	if l != nil {
-		cn.pending[f.Seq] = l
+		f.Seq = cn.client.seq.Add(1) // in the order in which they are written
+		l.frame = *f
+		cn.client.session.add(f.Seq, l)
 	}
+	cn.out <- outgoing{*f, l}
 	return nil
 }
 
@@ -40,9 +41,8 @@ const maxFrameHead = 64
 // connection closes it.
 func (cn *conn) forget(seq uint64) *call {
 	cn.mu.Lock()
-	l := cn.pending[seq]
-	delete(cn.pending, seq)
-	last := cn.state == draining && len(cn.pending) == 0
+	l, left := cn.client.session.take(seq)
+	last := cn.state == draining && left == 0
 	reason := cn.leaving
 	cn.mu.Unlock()
 	if last {
@@ -54,7 +54,8 @@ func (cn *conn) forget(seq uint64) *call {
 // hello opens the conversation. It runs before write does.
 func (cn *conn) hello(token, name string) error {
 	f, err := control(&wirepb.Control{Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{
-		Token: token, Version: wireVersion, Client: name,
+		Token: token, Version: wireVersion, Client: name, ResumeWindowMs: uint32(max(0, cn.client.cfg.ResumeWindow.Milliseconds())),
+		Resume: cn.client.session.resume(), LastPush: cn.client.session.push.Load(),
 	}}})
 	if err != nil {
 		return &Reason{Kind: KindToken, Err: err}
@@ -74,8 +75,18 @@ func (cn *conn) send(packet []byte, timeout time.Duration) error {
 func (cn *conn) write() {
 	heartbeat := time.NewTicker(cn.session.Heartbeat)
 	defer heartbeat.Stop()
-	var buf []byte
-	err := cn.send(cn.ping(buf), cn.session.Timeout) // the first measures the round trip
+	acks := time.NewTimer(time.Hour) // runs while something waits for its Ack
+	acks.Stop()
+	defer acks.Stop()
+	buf := cn.ping(cn.ack(nil)) // the first Ack shows that we have a token, the first Ping measures the round trip
+	var err error
+	for i, n := 0, 3; i < len(cn.first) && err == nil; i++ {
+		buf, n, err = cn.add(buf, n, cn.first[i])
+	}
+	cn.first = nil
+	if err == nil {
+		err = cn.send(buf, cn.session.Timeout)
+	}
 	for err == nil {
 		buf = buf[:0]
 		select {
@@ -86,6 +97,10 @@ func (cn *conn) write() {
 			return
 		case <-heartbeat.C:
 			buf = cn.ping(buf)
+		case <-cn.acks:
+			acks.Reset(ackDelay)
+		case <-acks.C:
+			buf = cn.ack(buf)
 		case nonce := <-cn.pong:
 			f, e := control(&wirepb.Control{Control: &wirepb.Control_Pong{Pong: &wirepb.Pong{Nonce: nonce}}})
 			if e == nil {
@@ -103,16 +118,10 @@ func (cn *conn) write() {
 
 // pack appends o and what waits behind it to the packet in buf; a packet that is full is sent.
 func (cn *conn) pack(buf []byte, o outgoing) ([]byte, error) {
-	for n := 1; ; n++ {
-		if n > maxFrames || (len(buf) > 0 && len(buf)+len(o.frame.Body)+maxFrameHead > cn.session.MaxMessage) {
-			if err := cn.send(buf, cn.session.Timeout); err != nil {
-				return nil, err
-			}
-			buf, n = buf[:0], 1
-		}
-		// From here on the request may run: it counts as written.
-		if o.call == nil || o.call.write() {
-			buf = zmsg.AppendPacketFrame(buf, &o.frame)
+	for n := 1; ; {
+		var err error
+		if buf, n, err = cn.add(buf, n, o); err != nil {
+			return nil, err
 		}
 		select {
 		case o = <-cn.out:
@@ -120,6 +129,21 @@ func (cn *conn) pack(buf []byte, o outgoing) ([]byte, error) {
 			return buf, nil
 		}
 	}
+}
+
+// add appends o as the n-th frame of the packet in buf, which is sent first where it is full. It returns the number of the next.
+func (cn *conn) add(buf []byte, n int, o outgoing) ([]byte, int, error) {
+	if n > maxFrames || (len(buf) > 0 && len(buf)+len(o.frame.Body)+maxFrameHead > cn.session.MaxMessage) {
+		if err := cn.send(buf, cn.session.Timeout); err != nil {
+			return nil, n, err
+		}
+		buf, n = buf[:0], 1
+	}
+	// From here on the request may run: it counts as written.
+	if o.call == nil || o.call.write() {
+		buf = zmsg.AppendPacketFrame(buf, &o.frame)
+	}
+	return buf, n + 1, nil
 }
 
 func (cn *conn) ping(buf []byte) []byte {
