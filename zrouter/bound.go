@@ -112,6 +112,18 @@ func (c *Context[S]) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...z
 	return errors.Join(errs[:]...)
 }
 
+// PushEncoded sends p, whose Body is encoded, to bound sessions: to all where to is nil, else to those of to that are bound. Errors: as PushAll.
+func (c *Context[S]) PushEncoded(to []zmsg.SessionRef, p zmsg.Push) error {
+	r := c.cell.res
+	if to != nil {
+		to = slices.DeleteFunc(slices.Clone(to), func(s zmsg.SessionRef) bool { return !r.bound.has(s) })
+		if len(to) == 0 {
+			return nil
+		}
+	}
+	return r.pushTo(to, &p)
+}
+
 func push(msg proto.Message, opts []zactor.PushOption) (p zmsg.Push, err error) {
 	id, ok := zmsg.IDOf(msg)
 	if !ok {

@@ -53,7 +53,8 @@ func (s *ManagerSet) newCall(k zmsg.Key, m *zmsg.Message) *call {
 		c.to, c.token = m.TakeReplier()
 		c.once = m.Once
 		if kind := s.kinds[k.Type]; kind != nil { // also where it is forwarded: it may come back, and run here
-			c.req.Durable = kind.durable[m.ID]
+			r := kind.rules[m.ID]
+			c.req.Durable, c.req.Shy = r.durable, r.inServer
 		}
 	}
 	return c

@@ -166,6 +166,71 @@ func TestNotOnDemand(t *testing.T) {
 	}
 }
 
+// A message for objects that are in memory brings none there, from whatever node it comes, but one whose owner has died.
+func TestInServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kind := logs()
+	kind.Handlers[1] = zrouter.Handle(getLines, zrouter.InServer())
+	a, b := w.start("a", zrouter.Settings{}, kind), w.start("b", zrouter.Settings{}, kind)
+	gate := w.start("gate", zrouter.Settings{})
+	get := func(n *testNode, id string) error {
+		_, err := n.lines(id)
+		if err != nil && zmsg.OutcomeOf(err) != zmsg.NotExecuted {
+			t.Errorf("%s of %s: %v", id, n.ref, err)
+		}
+		return err
+	}
+	all := func(id string, want error) {
+		t.Helper()
+		for _, n := range []*testNode{a, b, gate} {
+			if err := get(n, id); !errors.Is(err, want) {
+				t.Errorf("%s of %s: %v, expected %v", id, n.ref, err, want)
+			}
+		}
+	}
+	all("x", zrouter.ErrNotFound)
+	if _, err := w.record("x"); err == nil {
+		t.Error("asking has made a record")
+	}
+	for _, id := range []string{"x", "y"} {
+		if _, err := gate.append(id, "1"); err != nil {
+			t.Fatal(err)
+		}
+		all(id, nil)
+	}
+	owner := func(id string) (at, other *testNode) {
+		rec, err := w.record(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Own.Node == b.ref {
+			return b, a
+		}
+		return a, b
+	}
+	at, _ := owner("x")
+	m, err := zrouter.ManagerOf[*testpb.Log](at.set, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Remove(t.Context(), key("x")); err != nil {
+		t.Fatal(err)
+	}
+	all("x", zrouter.ErrNotInServer)
+	dead, rest := owner("y")
+	w.die(dead)
+	if err := get(gate, "y"); err != nil {
+		t.Errorf("of an owner that has died: %v", err)
+	}
+	if now, _ := owner("y"); now != rest {
+		t.Errorf("it is at %s", now.ref)
+	}
+	if err := get(gate, "x"); !errors.Is(err, zrouter.ErrNotInServer) {
+		t.Errorf("what was given up: %v", err)
+	}
+}
+
 // A state above the store's limit is told to who waits for its save, and is not lost from memory.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()

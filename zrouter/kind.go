@@ -90,9 +90,16 @@ type Handler[S any] struct {
 }
 
 type handlerOptions struct {
-	clients bool
-	durable bool
-	memory  bool
+	clients  bool
+	durable  bool
+	memory   bool
+	inServer bool
+}
+
+// rule is what is to be known of a message's id before its handler runs.
+type rule struct {
+	durable  bool // its answer is told after the save
+	inServer bool
 }
 
 // HandlerOption says more about a handler.
@@ -106,6 +113,11 @@ func Durable() HandlerOption { return func(o *handlerOptions) { o.durable = true
 
 // FromMemory has the handler's answers told at once, also in a kind that is durable.
 func FromMemory() HandlerOption { return func(o *handlerOptions) { o.memory = true } }
+
+// InServer has the handler run in objects that are in memory, and in those that were when their owner died; others, which nobody owns, are
+// neither created nor brought there: the request ends with ErrNotInServer, or ErrNotFound where there is no record. It is for what is of no
+// use to an object at rest, in a kind with Create.
+func InServer() HandlerOption { return func(o *handlerOptions) { o.inServer = true } }
 
 func (o *handlerOptions) actor() []zactor.HandlerOption {
 	if o.clients {
@@ -200,7 +212,7 @@ type kind struct {
 	set      Settings // in force
 	adverts  []zmsg.Advert
 	handlers map[uint32]handlerOptions // by message id
-	durable  map[uint32]bool           // likewise, with what the settings say
+	rules    map[uint32]rule           // likewise, with what the settings say
 	online   func(ctx context.Context, k zmsg.Key) (Route, error)
 	create   func(k zmsg.Key) (zstore.Write, error)
 	encode   func(state any) (zstore.Write, error)
@@ -233,7 +245,7 @@ func (k Kind[S]) spec() (*kind, error) {
 	}
 	out := &kind{
 		typ: k.Type, name: k.Name, state: reflect.TypeFor[S](), version: k.Version, onDemand: k.Create != nil, store: k.Store, code: k.Settings,
-		handlers: make(map[uint32]handlerOptions), durable: make(map[uint32]bool), online: k.PullOnlineServer,
+		handlers: make(map[uint32]handlerOptions), rules: make(map[uint32]rule), online: k.PullOnlineServer,
 	}
 	shared := &shared[S]{kind: k}
 	closed := false

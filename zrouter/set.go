@@ -206,7 +206,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 			}
 		}
 		for id, h := range k.handlers {
-			k.durable[id] = h.durable || k.set.Durable == On && !h.memory
+			k.rules[id] = rule{durable: h.durable || k.set.Durable == On && !h.memory, inServer: h.inServer}
 		}
 		s.kinds[k.typ] = k
 		s.remembers = s.remembers || k.set.Remember == On

@@ -30,7 +30,7 @@ func (s *search) choices() (normal, faults []choice) {
 						if s.w.asked[r] = true; s.order {
 							s.w.askedAt[r] = uint8(n) + uint8(maxNodes*s.w.nodes[n].epoch)
 						}
-						s.tell(n, Event{Kind: Asked, Req: Req{ID: uint64(r), Durable: r == 1, Own: s.own && r == 0}})
+						s.tell(n, Event{Kind: Asked, Req: Req{ID: uint64(r), Durable: r == 1, Own: s.own && r == 0, Shy: s.shy && r == 0}})
 					})
 				}
 			}

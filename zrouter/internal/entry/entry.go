@@ -50,6 +50,7 @@ type Req struct {
 	Make    bool              // with Own: and is created if it is not there, whatever the kind says
 	Look    bool              // it asks where the object is, and has nothing created or claimed
 	Again   bool              // it could not be delivered to the owner once
+	Shy     bool              // it is for an object that is in memory, or was when its owner died: it has nothing created, and nothing claimed that was given up
 	Fence   bool              // it asks for nothing: it ends when all that came before it has been taken by the owner
 }
 

@@ -91,12 +91,13 @@ type scope struct {
 	onDemand    bool
 	skew        bool
 	own         bool // request 0 asks that the object be owned where it arrives
+	shy         bool // request 0 is for an object that is in memory
 	order       bool // see search
 }
 
 func (c scope) search(t *testing.T, m mutant) (*search, int) {
 	t.Helper()
-	s := &search{t: t, nodes: c.nodes, reqs: c.reqs, onDemand: c.onDemand, skew: c.skew, own: c.own, mutant: m, faults: c.faults, order: c.order}
+	s := &search{t: t, nodes: c.nodes, reqs: c.reqs, onDemand: c.onDemand, skew: c.skew, own: c.own, shy: c.shy, mutant: m, faults: c.faults, order: c.order}
 	w := newWorld(c.nodes, budget{
 		faults: c.faults, crash: 1, lapse: 1, unknown: 1, fail: 1, readFail: 1, leave: 1, panics: 1, expire: 1, told: 1, drain: 1,
 		move: 1, unquiet: 1, loss: 1, unexpect: 1,
@@ -114,6 +115,8 @@ func TestSearch(t *testing.T) {
 		{nodes: 2, reqs: 3, faults: 2, own: true},
 		{nodes: 3, reqs: 2, faults: 1, own: true, skew: true},
 		{nodes: 3, reqs: 3, faults: 1, onDemand: true},
+		{nodes: 2, reqs: 1, faults: 2, onDemand: true, shy: true},
+		{nodes: 2, reqs: 2, faults: 1, onDemand: true, shy: true},
 	} {
 		if raceEnabled && c.nodes+c.reqs+int(c.faults) > 6 {
 			continue // one goroutine: the race detector only makes it slow

@@ -307,11 +307,12 @@ func (s *step) cached(r Route) {
 func (s *step) place(ev *Event) {
 	// Of this node: it had the object before it was started again, is its home, was taken for the home, or is asked by name.
 	wanted := ev.Route.Owner.ID == s.f.Self.ID && ev.Found
+	orphaned := ev.Found && !ev.Route.Owner.IsZero()
 	for _, q := range s.take() {
 		switch {
 		case q.Fence: // goes where the others go
 			s.Queue = append(s.Queue, q)
-		case !q.Look && (s.f.OnDemand || q.Own && (ev.Found || q.Make)):
+		case !q.Look && (s.f.OnDemand && (!q.Shy || orphaned) || q.Own && (ev.Found || q.Make)):
 			s.Queue = append(s.Queue, q)
 			wanted = wanted || q.Own || q.Hops > 0 || s.f.Home == s.f.Self
 		case ev.Found:

@@ -124,6 +124,7 @@ type search struct {
 	onDemand bool
 	skew     bool // node 2 always takes itself for the home
 	own      bool // request 0 asks to own
+	shy      bool // request 0 is shy
 	order    bool // it is checked that requests of one node are handled in the order in which they were asked for
 	faults   uint8
 	mutant   mutant
@@ -208,7 +209,7 @@ func (e *enc) route(r Route) {
 
 func (e *enc) req(r Req) {
 	e.n(r.ID, uint64(r.Hint), uint64(r.Hops))
-	e.is(r.Durable, r.Own, r.Again, r.Fence)
+	e.is(r.Durable, r.Own, r.Again, r.Fence, r.Shy)
 }
 
 func (e *enc) reqs(l []Req) {
