@@ -66,6 +66,10 @@ func (s *sessions) Watch(r zmsg.SessionRef, actor uint64) error {
 	return s.say("watch %d %d", r.ID, actor)
 }
 
+func (s *sessions) Route(r zmsg.SessionRef, to *zmsg.SessionRoute) error {
+	return s.say("route %d %v %v %v", r.ID, to.IDs, to.Actor, to.Object)
+}
+
 func (s *sessions) Unwatch(r zmsg.SessionRef, actor uint64) error {
 	return s.say("unwatch %d %d", r.ID, actor)
 }

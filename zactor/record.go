@@ -182,12 +182,13 @@ const (
 	opUnsubscribe
 	opPublishTopic
 	opPublishTopicLocal
+	opRoute
 	opKinds
 )
 
 var opNames = [opKinds]string{
 	"", "call", "ask", "then", "async", "timer", "watch", "spawn", "tell", "forward", "push", "publish", "join", "leave", "kick",
-	"watch_session", "unwatch_session", "subscribe", "unsubscribe", "publish_topic", "publish_topic_local",
+	"watch_session", "unwatch_session", "subscribe", "unsubscribe", "publish_topic", "publish_topic_local", "route",
 }
 
 // opID names one doing of an instance: the third Call of turn 12. Counting each kind for itself keeps the names of the

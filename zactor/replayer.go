@@ -368,6 +368,10 @@ func (s replaySessions) Watch(r zmsg.SessionRef, _ uint64) error { return s.note
 
 func (s replaySessions) Unwatch(r zmsg.SessionRef, _ uint64) error { return s.note("unwatch", r, nil) }
 
+func (s replaySessions) Route(r zmsg.SessionRef, _ *zmsg.SessionRoute) error {
+	return s.note("route", r, nil)
+}
+
 // begin is the beginning of a turn in the actor.
 func (p *replayer) begin(x *Context) {
 	p.cur.begun = true

@@ -17,6 +17,7 @@ type Sessions interface {
 	Kick(s zmsg.SessionRef, code uint32, text string) error
 	Watch(s zmsg.SessionRef, actor uint64) error
 	Unwatch(s zmsg.SessionRef, actor uint64) error
+	Route(s zmsg.SessionRef, r *zmsg.SessionRoute) error
 }
 
 // noSessions stands for Config.Sessions where there are none.
@@ -30,6 +31,9 @@ func (noSessions) Leave(zmsg.SessionRef, string) error          { return zmsg.Er
 func (noSessions) Kick(zmsg.SessionRef, uint32, string) error   { return zmsg.ErrUnavailable }
 func (noSessions) Watch(zmsg.SessionRef, uint64) error          { return zmsg.ErrUnavailable }
 func (noSessions) Unwatch(zmsg.SessionRef, uint64) error        { return zmsg.ErrUnavailable }
+func (noSessions) Route(zmsg.SessionRef, *zmsg.SessionRoute) error {
+	return zmsg.ErrUnavailable
+}
 
 // Sessions returns the way to clients, for work outside of an actor's turn: a Join in Async, say.
 func (g *Group) Sessions() Sessions { return g.cfg.Sessions }
@@ -109,4 +113,35 @@ func (c *Context) WatchSession(s zmsg.SessionRef) error {
 // UnwatchSession takes WatchSession back.
 func (c *Context) UnwatchSession(s zmsg.SessionRef) error {
 	return c.sessions().Unwatch(s, c.cell.id)
+}
+
+var errRouteTo error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "a session's route leads to an actor or an object, not to whoever handles an id"}
+
+// RouteTo returns the route of a session's messages with these ids to an actor, or an object; the zero Ref: none. Errors: zmsg.ErrBadRequest for a
+// ref of ByID, or no ids.
+func RouteTo(to Ref, ids ...uint32) (zmsg.SessionRoute, error) {
+	r := zmsg.SessionRoute{IDs: ids}
+	switch {
+	case len(ids) == 0:
+		return r, zmsg.Errorf(zmsg.CodeBadRequest, "a session's route without message ids")
+	case to.far != nil && to.far.object:
+		r.Object = to.far.key
+	case to.far != nil && to.far.byID:
+		return r, errRouteTo
+	default:
+		r.Actor = to.Address()
+	}
+	return r, nil
+}
+
+// SetRoute has what the session sends from now on with these message ids go to an actor, of any node, or an object (Context.Object), ahead of what
+// handles them otherwise; the zero Ref takes that back. The connection is not touched, and what came before has gone the old way. Handlers are to be
+// declared FromClients as for any message of a client. A route ends with the session, not with its target: requests to one that is gone end with
+// an error, not executed. It does not wait. Errors: ErrUnavailable, and what the gate or bus says.
+func (c *Context) SetRoute(s zmsg.SessionRef, to Ref, ids ...uint32) error {
+	r, err := RouteTo(to, ids...)
+	if err != nil {
+		return err
+	}
+	return c.sessions().Route(s, &r)
 }

@@ -132,6 +132,10 @@ func (t tappedSessions) Unwatch(s zmsg.SessionRef, actor uint64) error {
 	return t.do(opUnwatchSession, effect{session: s}, nil, func() error { return t.s.Unwatch(s, actor) })
 }
 
+func (t tappedSessions) Route(s zmsg.SessionRef, r *zmsg.SessionRoute) error {
+	return t.do(opRoute, effect{session: s}, nil, func() error { return t.s.Route(s, r) })
+}
+
 // now returns the time of the tick that is handled, in nanoseconds of the group's clock.
 func (t *timer) now() int64 {
 	if n := t.noted; n != 0 {

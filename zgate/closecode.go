@@ -22,6 +22,7 @@ type CloseCode uint16
 //	3004  internal          the gate failed while it read this connection
 //	3005  overloaded        the gate is full
 //	3006  rejoined          the gate's node was out of the cluster: the other nodes have forgotten this session
+//	3007  unavailable       the directory of users could not be asked about the login
 //	3008  slow              the client does not read what it is sent
 //	3009  rate              the client sends too much
 //	3500  bad_handshake     the first message is not a Hello
@@ -29,6 +30,7 @@ type CloseCode uint16
 //	3502  protocol          a message is not a packet of frames, or holds frames that clients do not send
 //	3503  kicked            Kick without a code of its own
 //	3504  replaced          the user logged in elsewhere
+//	3505  refused           the user is logged in elsewhere, and may have no more sessions
 const (
 	CloseWebsocket    CloseCode = 1002
 	CloseBadUTF8      CloseCode = 1007
@@ -39,6 +41,7 @@ const (
 	CloseInternal     CloseCode = 3004
 	CloseOverloaded   CloseCode = 3005
 	CloseRejoined     CloseCode = 3006
+	CloseUnavailable  CloseCode = 3007
 	CloseSlow         CloseCode = 3008
 	CloseRate         CloseCode = 3009
 	CloseBadHandshake CloseCode = 3500
@@ -46,6 +49,7 @@ const (
 	CloseProtocol     CloseCode = 3502
 	CloseKicked       CloseCode = 3503
 	CloseReplaced     CloseCode = 3504
+	CloseRefused      CloseCode = 3505
 )
 
 // Three ends that no gate decides on; they are reasons of metrics and of SessionClosed, never sent.
@@ -86,6 +90,8 @@ func (c CloseCode) String() string {
 		return "overloaded"
 	case CloseRejoined:
 		return "rejoined"
+	case CloseUnavailable:
+		return "unavailable"
 	case CloseSlow:
 		return "slow"
 	case CloseRate:
@@ -100,6 +106,8 @@ func (c CloseCode) String() string {
 		return "kicked"
 	case CloseReplaced:
 		return "replaced"
+	case CloseRefused:
+		return "refused"
 	}
 	if c >= 4000 && c < 5000 {
 		return "application"

@@ -35,6 +35,12 @@ type Config struct {
 
 	// Auth decides who a client is. DevAuth takes every name, for development.
 	Auth Authenticator
+	// Directory knows the sessions of each user over all gates, and decides about logins. Nil: each session stands for itself.
+	Directory Directory
+	// UserSessions is how many sessions a user may have at once, over all gates. Defaults to 1; -1: no limit.
+	UserSessions int
+	// SecondLogin says what becomes of one more. Defaults to ReplaceOldest.
+	SecondLogin LoginPolicy
 	// Handlers run in the gate itself, by message id, ahead of every route.
 	Handlers map[uint32]Handler
 	// Dispatcher takes what the gate does not handle. Nil: everything else is "no route".
@@ -46,6 +52,9 @@ type Config struct {
 	// Tell hands a message to an actor, here or elsewhere: SessionClosed to those who watch a session. It takes the
 	// message when it returns nil and must not block. Nil: Watch is refused.
 	Tell func(to zmsg.Address, m *zmsg.Message) error
+	// Deliver takes a client's message to the actor or object that its session's route names (SetRoute). It takes m, with the reply that is owed, when
+	// it returns nil, and must not block. Nil: SetRoute is refused.
+	Deliver func(to *zmsg.SessionRoute, m *zmsg.Message) error
 	// Ack tells a node how a session operation ended that it wants to know about (Envelope.Request is not 0); err is
 	// nil when it is in force, for a Join: when what is published from now on arrives. It must not block. May be nil.
 	Ack func(to zmsg.NodeRef, request uint64, err error)
@@ -79,6 +88,8 @@ type Config struct {
 	MaxWatchers int
 	// MaxBindings is how many objects one session may be bound to; another one is told that the session has ended. Defaults to 64.
 	MaxBindings int
+	// MaxRoutes is how many message ids of one session may have a route of their own (SetRoute). Defaults to 256.
+	MaxRoutes int
 	// Rate and Burst are the token bucket of one session's requests: so many a second, so many at once. Requests
 	// above it are answered CodeRateLimited, the first with a Warning before it, and a session that goes on for as many as
 	// Burst is closed (3009). Heartbeats do not count, but have a bucket of their own. Defaults to 1,000 and 2,000; Rate -1: no limit.
@@ -119,7 +130,7 @@ type Config struct {
 	HandshakeTimeout time.Duration
 	// LoginTimeout is from then to the Hello. Defaults to 5 s.
 	LoginTimeout time.Duration
-	// AuthTimeout is what the Authenticator has. Defaults to 5 s.
+	// AuthTimeout is what the Authenticator has, and after it the Directory. Defaults to 5 s.
 	AuthTimeout time.Duration
 	// Heartbeat is after how long a silence the client is to send a Ping (Welcome tells it). A quarter later, the gate
 	// sends one of its own. Defaults to 20 s.
@@ -197,6 +208,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	set(&c.Path, "/ws")
+	set(&c.UserSessions, 1)
 	set(&c.MaxSessions, 20_000)
 	set(&c.MaxUnauthenticated, 1_000)
 	set(&c.MaxPerIP, 1_000)
@@ -205,6 +217,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxGroups, 256)
 	set(&c.MaxWatchers, 256)
 	set(&c.MaxBindings, 64)
+	set(&c.MaxRoutes, 256)
 	set(&c.Rate, 1_000)
 	set(&c.Burst, 2_000)
 	set(&c.ByteRate, 1<<20)
@@ -274,6 +287,9 @@ func (c Config) validate() error {
 	if slices.Contains(c.BeforeLogin, 0) {
 		fault("BeforeLogin has the id 0: expected ids from 1 on")
 	}
+	if c.SecondLogin > RefuseNewest {
+		fault("SecondLogin is %d: expected ReplaceOldest or RefuseNewest", c.SecondLogin)
+	}
 	for _, o := range c.AllowedOrigins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
 			fault("AllowedOrigins has %q: expected scheme://host or scheme://host:port, or *", o)
@@ -285,6 +301,7 @@ func (c Config) validate() error {
 		lowest, most int
 	}{
 		{"MaxSessions", c.MaxSessions, 1, 1 << 30},
+		{"UserSessions", c.UserSessions, -1, 1000},
 		{"MaxUnauthenticated", c.MaxUnauthenticated, 1, 1 << 30},
 		{"MaxPerIP", c.MaxPerIP, -1, 1 << 30},
 		{"MaxMessage", c.MaxMessage, 125, 64 << 20},
@@ -292,6 +309,7 @@ func (c Config) validate() error {
 		{"MaxGroups", c.MaxGroups, 1, 1 << 20},
 		{"MaxWatchers", c.MaxWatchers, 1, 1 << 20},
 		{"MaxBindings", c.MaxBindings, 1, 1 << 20},
+		{"MaxRoutes", c.MaxRoutes, 1, 1 << 16},
 		{"Rate", c.Rate, -1, 1 << 30},
 		{"Burst", c.Burst, 1, 1 << 30},
 		{"ByteRate", c.ByteRate, -1, 1 << 30},

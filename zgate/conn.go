@@ -343,6 +343,10 @@ func (c *conn) endLocked(code CloseCode, text string, within time.Duration, last
 		within = c.g.cfg.CloseTimeout
 	}
 	c.latestLocked()
+	if c.q.hold { // the client has not been told of a session
+		c.dropLocked()
+		c.q.queued, c.q.hold = 0, false
+	}
 	last()
 	c.q.closed = ending{code, text}
 	c.q.closing = true

@@ -10,13 +10,16 @@ type counters struct {
 	*zmetrics.Gate
 
 	// Messages.
-	gate, local, remote, object, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
+	gate, local, remote, object, ownRoute, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
 	// Drops.
 	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge, dropOldOwner, dropDoubled, dropKept zmetrics.Counter
 	// Objects.
 	bindOK, bindOld, waitOver, waitTime, waitFull zmetrics.Counter
 	// Resume.
 	suspendFull, againAnswered, againFlying, againForgotten zmetrics.Counter
+	// The directory of users.
+	logins                  [zmsg.Refused + 1]zmetrics.Counter
+	loginAgain, loginFailed zmetrics.Counter
 	// Encodes.
 	encodePB, encodeText zmetrics.Counter
 
@@ -28,7 +31,7 @@ type counters struct {
 func newCounters(m *zmetrics.Gate) *counters {
 	c := &counters{
 		Gate: m,
-		gate: m.Messages.With("gate"), local: m.Messages.With("local"), remote: m.Messages.With("remote"), object: m.Messages.With("object"),
+		gate: m.Messages.With("gate"), local: m.Messages.With("local"), remote: m.Messages.With("remote"), object: m.Messages.With("object"), ownRoute: m.Messages.With("own_route"),
 		busy: m.Messages.With("busy"), noRoute: m.Messages.With("no_route"),
 		noRouteHook: m.Messages.With("no_route_hook"), silenced: m.Messages.With("silenced"),
 		rateLimited: m.Messages.With("rate_limited"), draining: m.Messages.With("draining"),
@@ -45,10 +48,15 @@ func newCounters(m *zmetrics.Gate) *counters {
 		bindOK: m.Binds.With("ok"), bindOld: m.Binds.With("old_owner"),
 		waitOver: m.PushWaits.With("over"), waitTime: m.PushWaits.With("time"), waitFull: m.PushWaits.With("full"),
 
+		loginAgain: m.Logins.With("again"), loginFailed: m.Logins.With("failed"),
+
 		encodePB: m.Encodes.With("pb"), encodeText: m.Encodes.With("text"),
 
 		application: m.Responses.With(zmsg.CodeApplication.String()),
 		framework:   m.Responses.With(zmsg.Code(999).String()),
+	}
+	for a := range c.logins {
+		c.logins[a] = m.Logins.With(zmsg.Admission(a).String())
 	}
 	for code := range c.responses {
 		c.responses[code] = m.Responses.With(zmsg.Code(code).String())

@@ -53,6 +53,7 @@ type Gate struct {
 	objects   boundObjects
 	addresses addresses
 	flush     flusher
+	rebinds   rebinds
 
 	// Atomic.
 	draining        atomic.Bool
@@ -66,6 +67,7 @@ type Gate struct {
 	refusedLog      lograte.Limiter
 	originLog       lograte.Limiter
 	encodeLog       lograte.Limiter
+	loginLog        lograte.Limiter
 	deaf            atomic.Bool // the last accept failed
 
 	wg      sync.WaitGroup // every goroutine but the wheel's

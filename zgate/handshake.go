@@ -355,15 +355,18 @@ func (g *Gate) newSession(c *conn, user string, h *wirepb.Hello, refused refusal
 		g.active.Add(-1)
 		return nil, &violation{CloseOverloaded, "the gate is full"}
 	}
-	c.nowKnown()
-	c.guard.limit = int64(g.cfg.MaxMessage)
-	// Held back until the session can be found: the client may tell others about it, who then push to it. The next
-	// read sends it.
-	c.corked.Store(true)
-	c.sendControl(s.welcome(false, refused))
 	g.count.Sessions.Inc()
+	// What is pushed to it from here on waits behind the Welcome.
+	c.hold()
 	g.sessions.put(s)
 	c.session.Store(s)
+	if v := g.bindUser(c, s); v != nil {
+		return nil, v // its end is that of the connection
+	}
+	c.nowKnown()
+	c.guard.limit = int64(g.cfg.MaxMessage)
+	c.corked.Store(true) // the next read sends it
+	c.sendWelcome(s.welcome(false, refused))
 	c.phase.Store(phaseActive)
 	g.wheel.schedule(&c.timer, now+int64(c.pingAfter()))
 	s.passedBy(c)

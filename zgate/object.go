@@ -53,6 +53,7 @@ type boundObject struct {
 	waitID   uint64      // of the timer that counts
 	lost     *time.Timer // until the clients are told that nobody has the object
 	gone     bool        // out of the table
+	pushed   bool        // something has come for its sessions
 }
 
 // heldPush is a push that waits for those before it.
@@ -280,6 +281,7 @@ func (t *boundObjects) lostLocked(o *boundObject) {
 		return
 	}
 	o.owner = zmsg.Address{}
+	t.g.unknownLocked(o)
 	var timer *time.Timer
 	timer = time.AfterFunc(t.g.cfg.PushWait, func() {
 		o.mu.Lock()
@@ -367,6 +369,7 @@ func (g *Gate) pushOf(one zmsg.SessionRef, ids []uint64, p *zmsg.Push) error {
 	if o.gone {
 		return g.toSessions(one, ids, &e)
 	}
+	o.pushed = true
 	v, h := o.order.push(p.Version, p.No)
 	switch v {
 	case stale:
@@ -537,6 +540,9 @@ func (t *boundObjects) stopLocked(o *boundObject) {
 
 // tellLocked tells the object's sessions that so many of its pushes are missing, 0: nobody knows how many.
 func (t *boundObjects) tellLocked(o *boundObject, missed uint64) {
+	if !o.pushed && t.g.isUser(o.key) {
+		return // every client has one of these, and most never get a push of it: a node's death is not to have all of them load anew
+	}
 	c := &wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{
 		KeyType: o.key.Type, KeyZone: o.key.Zone, KeyId: o.key.ID, Missed: missed,
 	}}}

@@ -264,6 +264,12 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		return g.Watch(ref, zmsg.Address{Node: from, Actor: e.FromActor})
 	case wirepb.SessionOp_SESSION_OP_UNWATCH:
 		return g.Unwatch(e.Session, zmsg.Address{Node: from, Actor: e.FromActor})
+	case wirepb.SessionOp_SESSION_OP_ROUTE:
+		r, err := zmsg.DecodeSessionRoute(e.Body)
+		if err != nil {
+			return fmt.Errorf("zgate: %w", err)
+		}
+		return g.SetRoute(e.Session, &r)
 	case wirepb.SessionOp_SESSION_OP_BIND, wirepb.SessionOp_SESSION_OP_UNBIND, wirepb.SessionOp_SESSION_OP_LOST:
 		return g.onBinding(e, from)
 	default:

@@ -236,6 +236,10 @@ func (s *Session) route(m *zmsg.Message, token uint64) {
 		s.g.count.gate.Inc()
 		return
 	}
+	if r := s.ownRoute(m.ID); r != nil {
+		s.toOwnRoute(r, m)
+		return
+	}
 	res, tried, err := zroute.NoRoute, 0, error(zmsg.ErrNoRoute)
 	if s.g.cfg.Dispatcher != nil {
 		res, tried, err = s.g.cfg.Dispatcher.Dispatch(m)

@@ -74,6 +74,7 @@ type queue struct {
 	writer  bool      // it is the writer goroutine: the socket refuses
 	dirty   bool      // in the gate's flusher
 	broken  bool      // nothing can be written any more
+	hold    bool      // what is queued waits for the Welcome, which goes ahead of it
 	closing bool      // the last frame has been appended
 	half    bool      // and written, and our side of the connection is shut
 	dead    bool      // the connection is closed
@@ -180,7 +181,7 @@ func (c *conn) flushLocked() {
 // and q.mu is not held meanwhile: others append and go, and the writing one looks again before it stops.
 func (c *conn) writeLocked() {
 	q := &c.q
-	if q.writing || q.broken || q.dead {
+	if q.writing || q.broken || q.dead || q.hold {
 		return
 	}
 	if c.raw == nil {

@@ -56,6 +56,8 @@ type Session struct {
 	state  uint8
 
 	requests inFlight
+	login    atomic.Uint64              // the number that the Directory gave it; 0: none yet
+	routes   atomic.Pointer[[]ownRoute] // by message id, nil: there are none; written with mu
 
 	mu       sync.Mutex // of what follows; before the locks of groups, behind those of bound objects
 	groups   map[string]*group

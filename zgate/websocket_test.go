@@ -223,7 +223,7 @@ func TestCloseCodes(t *testing.T) {
 		}
 		names[name] = code
 	}
-	if len(names) != 19 {
+	if len(names) != 21 {
 		t.Errorf("%d names", len(names))
 	}
 	if !CloseShutdown.Reconnect() || !CloseSlow.Reconnect() || CloseKicked.Reconnect() || !CloseTooLarge.Reconnect() || CloseCode(4000).Reconnect() {

@@ -7,7 +7,7 @@ type Gate struct {
 	Connections Gauge // open now, those that are no session yet included
 	Groups      Gauge // groups with a member here
 	// Messages from clients by what became of them: gate, local, remote, object, busy, no_route, no_route_hook, silenced,
-	// rate_limited, draining, rejected (not routed for any other reason), failed (the dispatcher or a hook failed).
+	// rate_limited, own_route (of the session), draining, rejected (not routed for any other reason), failed (the dispatcher or a hook failed).
 	Messages CounterVec
 	// Responses to clients by result code: the codes' names.
 	Responses CounterVec
@@ -36,6 +36,9 @@ type Gate struct {
 	// Repeats are requests that clients sent again after they came back, by what became of them: answered (the response as before),
 	// in_flight, forgotten (the response is not kept any more).
 	Repeats CounterVec
+	// Logins are what the directory of users said of sessions, by result: admitted, replaced, refused, again (a session was made known once
+	// more), failed (it could not be asked).
+	Logins CounterVec
 	// SubscribeFailures are failed joins and leaves of groups at the bus; they are tried again.
 	SubscribeFailures Counter
 }
@@ -64,6 +67,7 @@ func NewGate(reg Registerer) *Gate {
 		Binds:       m.counterVec("binds_total", "Bindings of sessions that owners of objects asked for, by result.", "result"),
 		Held:        m.gauge("pushes_held", "Pushes of objects that wait for those before them."),
 		PushWaits:   m.counterVec("push_waits_total", "Moves of objects whose last pushes were waited for, by how that ended.", "result"),
+		Logins:      m.counterVec("logins_total", "What the directory of users said of sessions, by result.", "result"),
 		Gaps:        m.counter("gaps_total", "Notices to clients that pushes of an object are missing, or may be."),
 		SubscribeFailures: m.counter("subscribe_failures_total",
 			"Failed joins and leaves of groups at the bus, each tried again."),

@@ -43,7 +43,12 @@ func post(t *testing.T, url string, header ...string) (status int, body string) 
 func twoShelves(t *testing.T) (a, b *znode.Node) {
 	t.Helper()
 	r := newRig()
-	nodes := [2]*znode.Node{start(t, r.config("a", shelves)), start(t, r.config("b", shelves))}
+	var nodes [2]*znode.Node
+	for i, id := range []string{"a", "b"} {
+		cfg := r.config(id, shelves)
+		cfg.Settings.Gate.Directory = false // there are shelves alone
+		nodes[i] = start(t, cfg)
+	}
 	for _, n := range nodes {
 		eventually(t, "they know each other", func() bool {
 			return len(n.Nodes()) == 2 && n.Nodes()[0].State == "ready" && n.Nodes()[1].State == "ready"

@@ -28,10 +28,18 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 		return nil, err
 	}
 	drain := &n.cfg.Settings.Drain
+	var directory zgate.Directory
+	if s.Directory {
+		directory = n.users
+	}
+	second := zgate.ReplaceOldest
+	if s.SecondLogin == "reject" {
+		second = zgate.RefuseNewest
+	}
 	return zgate.New(zgate.Config{
 		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TLS: secure,
 		Auth: auth, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
-		Tell: n.tell, Ack: n.sessions.ack,
+		Tell: n.tell, Deliver: n.deliver, Ack: n.sessions.ack, Directory: directory, UserSessions: s.UserSessions, SecondLogin: second,
 		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
 		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, MaxUnauthenticated: s.MaxUnauthenticated, MaxPerIP: s.MaxPerAddress,
 		AcceptRate: s.AcceptRate, AcceptBurst: s.AcceptBurst, Rate: s.Rate, Burst: s.Burst, ByteRate: s.ByteRate, ByteBurst: s.ByteBurst,

@@ -25,6 +25,7 @@ import (
 	"zgame/zroute"
 	"zgame/zrouter"
 	"zgame/zstore"
+	"zgame/zuser"
 )
 
 // Fits: what the packages declare is what the others are. A mistake fails here, at compile time, with both names.
@@ -41,6 +42,9 @@ var (
 	_ zroute.Sender    = (*zbus.Link)(nil)
 	_ zgate.Dispatcher = (*zroute.Dispatcher)(nil)
 	_ zgate.Groups     = (*zbus.Link)(nil)
+	_ zgate.Directory  = (*zuser.Users)(nil)
+	_ zuser.Teller     = (*zactor.Context)(nil)
+	_ zuser.Teller     = (*zrouter.Context[any])(nil)
 	_ sessionLink      = (*zbus.Link)(nil)
 	_ controlLink      = (*zbus.Link)(nil)
 	_ watchers         = (*zactor.Group)(nil)
@@ -95,6 +99,7 @@ type Node struct {
 	singletons  *singletons
 	topics      *topics
 	objects     *objects
+	users       *zuser.Users
 	farewell    *farewell
 	admin       *server
 	page        *server
@@ -422,6 +427,27 @@ func (n *Node) tell(to zmsg.Address, m *zmsg.Message) error {
 	}
 	return err
 }
+
+// deliver takes a client's message to where its session's route says; it takes m when it returns nil.
+func (n *Node) deliver(r *zmsg.SessionRoute, m *zmsg.Message) error {
+	switch {
+	case r.Actor.IsZero():
+		return n.objects.DeliverObject(r.Object, m)
+	case n.self.Is(r.Actor.Node):
+		return n.group.Deliver(r.Actor.Actor, m)
+	case n.nodeState(r.Actor.Node) == nodeGone:
+		return errTargetLost
+	}
+	to, token := m.TakeReplier()
+	if err := n.link.Send(r.Actor, m, to, token); err != nil {
+		m.SetReplier(to, token)
+		return err
+	}
+	m.Release()
+	return nil
+}
+
+var errTargetLost error = &zmsg.Error{Code: zmsg.CodeNodeLost, Outcome: zmsg.NotExecuted, Text: "the node of the actor that the session is routed to is gone"}
 
 func (n *Node) setup(context.Context) error {
 	if n.cfg.App.Setup != nil {

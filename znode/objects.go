@@ -14,13 +14,14 @@ import (
 	"zgame/zmetrics"
 	"zgame/zmsg"
 	"zgame/zrouter"
+	"zgame/zuser"
 )
 
 // RouterSettings are those of objects, for the node and, by the names of their kinds, for single kinds.
 type RouterSettings struct {
 	zrouter.Settings
 
-	Hosts []string                    `yaml:"hosts" help:"kinds of objects that this node hosts; *: all of the program"`
+	Hosts []string                    `yaml:"hosts" help:"kinds of objects that this node hosts; *: all of the program, and zuser, the directory of users"`
 	Kinds map[string]zrouter.Settings `yaml:"kinds"`
 }
 
@@ -34,6 +35,9 @@ type objects struct {
 // Objects returns the node's way to stateful actors: those that it hosts and those of the others. It is nil before App.Setup, where
 // nobody can be called yet.
 func (n *Node) Objects() *zrouter.ManagerSet { return n.objects.set }
+
+// Users returns the node's way to the users of the cluster: who is logged in, pushes to all sessions of one, kicks. It is nil before App.Setup.
+func (n *Node) Users() *zuser.Users { return n.users }
 
 // wireObjects makes the set, with the kinds that the node hosts.
 func (n *Node) wireObjects() error {
@@ -57,10 +61,11 @@ func (n *Node) wireObjects() error {
 		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Gates: n.sessions, Store: n.backends.Store,
 		Settings: s.Settings, KindSettings: set, CallTimeout: n.cfg.Settings.Actors.AskTimeout, Logger: n.log, Metrics: zmetrics.NewRouter(n.registry),
 	}, hosted...)
+	n.users = zuser.New(n.objects.set)
 	return err
 }
 
-// hosted returns the kinds that the node is to host. The error names what the settings say of kinds that the program has not.
+// hosted returns the kinds that the node is to host, of those of the program and the framework's own. The error names what the settings say of kinds that the program has not.
 func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, error) {
 	var faults []error
 	var names []string
@@ -70,6 +75,7 @@ func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, err
 		}
 		names = append(names, k.KindName())
 	}
+	kinds, names = append(slices.Clone(kinds), zuser.Kind()), append(names, zuser.Name)
 	known := func(key, name string) {
 		if !slices.Contains(names, name) {
 			faults = append(faults, fmt.Errorf("logic.router.%s: the program has no kind %q; expected one of [%s]", key, name, strings.Join(names, " ")))
@@ -84,7 +90,7 @@ func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, err
 	for _, name := range slices.Sorted(maps.Keys(s.Kinds)) {
 		known("kinds", name)
 	}
-	kinds = slices.DeleteFunc(slices.Clone(kinds), func(k zrouter.AnyKind) bool { return !all && !slices.Contains(s.Hosts, k.KindName()) })
+	kinds = slices.DeleteFunc(kinds, func(k zrouter.AnyKind) bool { return !all && !slices.Contains(s.Hosts, k.KindName()) })
 	return kinds, errors.Join(faults...)
 }
 

@@ -18,6 +18,7 @@ import (
 	"zgame/zmsg"
 	"zgame/znode"
 	"zgame/zrouter"
+	"zgame/zuser"
 )
 
 // shelf is a kind of objects that remember what was said.
@@ -63,7 +64,7 @@ func TestObjects(t *testing.T) {
 	for _, n := range []*znode.Node{host, gate} {
 		eventually(t, "it knows that host hosts them", func() bool {
 			for _, x := range n.Nodes() {
-				if x.Ref == host.Self() && len(x.Kinds) == 1 && x.Kinds[0].Name == "shelf" && x.Kinds[0].OnDemand {
+				if x.Ref == host.Self() && len(x.Kinds) == 2 && x.Kinds[0].Name == "shelf" && x.Kinds[0].OnDemand && x.Kinds[1].Name == zuser.Name {
 					return len(n.Nodes()) == 2
 				}
 			}
@@ -242,7 +243,7 @@ func TestObjectSettings(t *testing.T) {
 				s.Hosts = []string{"shelf", "shelv"}
 				s.Kinds = map[string]zrouter.Settings{"room": {SaveDelay: time.Second}}
 			},
-			[]string{`logic.router.hosts: the program has no kind "shelv"`, `logic.router.kinds: the program has no kind "room"`, "[shelf]"},
+			[]string{`logic.router.hosts: the program has no kind "shelv"`, `logic.router.kinds: the program has no kind "room"`, "[shelf zuser]"},
 		},
 		"what is of the node": {
 			func(s *znode.RouterSettings) { s.Kinds = map[string]zrouter.Settings{"shelf": {MaxHops: 5}} },

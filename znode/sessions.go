@@ -255,6 +255,22 @@ func (s *sessions) Kick(ref zmsg.SessionRef, code uint32, text string) error {
 	return s.op(ref, wirepb.SessionOp_SESSION_OP_KICK, zmsg.Envelope{Code: zmsg.Code(code), Text: text})
 }
 
+// Route says where messages of the session go.
+func (s *sessions) Route(ref zmsg.SessionRef, r *zmsg.SessionRoute) error {
+	local, err := s.local(ref.Gate)
+	if err != nil {
+		return err
+	}
+	if local {
+		return s.gate.SetRoute(ref, r)
+	}
+	body, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	return s.op(ref, wirepb.SessionOp_SESSION_OP_ROUTE, zmsg.Envelope{Body: body})
+}
+
 func (s *sessions) op(ref zmsg.SessionRef, op wirepb.SessionOp, e zmsg.Envelope) error {
 	e.Kind, e.Op, e.Session = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, op, ref
 	return s.send(ref.Gate, &e)

@@ -62,6 +62,9 @@ type Settings struct {
 		KeepBytes    int           `yaml:"keep_bytes" help:"what a session keeps of what it has sent until its client has it"`
 		MaxKeepBytes int           `yaml:"max_keep_bytes" help:"likewise, of all sessions together"`
 		KeepTime     time.Duration `yaml:"keep_time" help:"and for how long, at most"`
+		Directory    bool          `yaml:"directory" help:"the cluster knows which sessions each user has; false: this gate asks nobody about logins"`
+		UserSessions int           `yaml:"user_sessions" help:"sessions that a user may have at once, over all gates; -1: no limit"`
+		SecondLogin  string        `yaml:"second_login" help:"with one more: replace (the oldest is closed) or reject (the new one is)"`
 
 		Auth AuthSettings `yaml:"auth"`
 		TLS  struct {
@@ -147,6 +150,7 @@ func DefaultSettings() Settings {
 	s.Gate.PushWait = time.Second
 	s.Gate.ResumeWindow, s.Gate.KeepTime = 30*time.Second, time.Minute
 	s.Gate.MaxSuspended, s.Gate.KeepBytes, s.Gate.MaxKeepBytes = 20_000, 256<<10, 256<<20
+	s.Gate.Directory, s.Gate.UserSessions, s.Gate.SecondLogin = true, 1, "replace"
 	s.Gate.Auth.Skew, s.Gate.Auth.Refresh = 30*time.Second, 5*time.Minute
 	s.Admin.Address = "127.0.0.1:9090"
 	s.NATS.URL = "nats://127.0.0.1:4222"
@@ -261,6 +265,10 @@ func (s *Settings) Validate() error {
 	}
 	oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", s.Log.Format, "text", "json")
+	oneOf("gate.second_login", s.Gate.SecondLogin, "replace", "reject")
+	if n := s.Gate.UserSessions; n == 0 || n < -1 || n > 1000 {
+		fault("gate.user_sessions %d: expected a number from 1 to 1000, or -1 for no limit", n)
+	}
 	faults = append(faults, s.Gate.Auth.faults()...)
 	oneOf("store.driver", s.Store.Driver, "mongo", "kv")
 	address := func(key, value string, mayBeEmpty bool) {

@@ -112,6 +112,16 @@ func (c *Context[S]) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...z
 	return errors.Join(errs[:]...)
 }
 
+// SetRoute is that of the actor's Context, said by the object: of several owners of the object the newest one's word counts, however late the others' come.
+func (c *Context[S]) SetRoute(s zmsg.SessionRef, to zactor.Ref, ids ...uint32) error {
+	r, err := zactor.RouteTo(to, ids...)
+	if err != nil {
+		return err
+	}
+	r.By, r.Version = c.Key(), c.Version()
+	return c.cell.res.sh.set.group.Sessions().Route(s, &r)
+}
+
 // PushEncoded sends p, whose Body is encoded, to bound sessions: to all where to is nil, else to those of to that are bound. Errors: as PushAll.
 func (c *Context[S]) PushEncoded(to []zmsg.SessionRef, p zmsg.Push) error {
 	r := c.cell.res

@@ -26,7 +26,7 @@ var arrows = map[string][]string{
 	"zroute":             {"zmsg", "zdiscovery", "zmetrics"},
 	"zrouter":            {"zmsg", "zactor", "zstore", "zdiscovery", "zmetrics", "internal/lograte"},
 	"zgate":              {"zmsg", "zroute", "zmetrics", "internal/lograte", "internal/stack"},
-	"zuser":              {"zmsg", "zrouter"},
+	"zuser":              {"zmsg", "zactor", "zrouter"},
 	"zclient":            {"zmsg"},
 	"znode":              {"*"},
 	"zcli":               {"zmsg", "zactor", "znode", "internal/embedded", "internal/filelock", "internal/logging", "internal/settings"},

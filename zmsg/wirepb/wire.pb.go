@@ -206,24 +206,26 @@ const (
 	SessionOp_SESSION_OP_KICK        SessionOp = 4 // code, text
 	SessionOp_SESSION_OP_WATCH       SessionOp = 5 // from_actor wants SessionClosed
 	SessionOp_SESSION_OP_UNWATCH     SessionOp = 6
-	SessionOp_SESSION_OP_BIND        SessionOp = 7 // the object `key`, owned by the sender's from_actor since route_version, binds sessions: body is a Binding
-	SessionOp_SESSION_OP_UNBIND      SessionOp = 8 // and lets them go: body is a Binding
-	SessionOp_SESSION_OP_LOST        SessionOp = 9 // the object has left the sender's memory, and no other has it from there
+	SessionOp_SESSION_OP_BIND        SessionOp = 7  // the object `key`, owned by the sender's from_actor since route_version, binds sessions: body is a Binding
+	SessionOp_SESSION_OP_UNBIND      SessionOp = 8  // and lets them go: body is a Binding
+	SessionOp_SESSION_OP_LOST        SessionOp = 9  // the object has left the sender's memory, and no other has it from there
+	SessionOp_SESSION_OP_ROUTE       SessionOp = 10 // where the session's messages of some ids go: body is a SessionRoute
 )
 
 // Enum value maps for SessionOp.
 var (
 	SessionOp_name = map[int32]string{
-		0: "SESSION_OP_UNSPECIFIED",
-		1: "SESSION_OP_PUSH",
-		2: "SESSION_OP_JOIN",
-		3: "SESSION_OP_LEAVE",
-		4: "SESSION_OP_KICK",
-		5: "SESSION_OP_WATCH",
-		6: "SESSION_OP_UNWATCH",
-		7: "SESSION_OP_BIND",
-		8: "SESSION_OP_UNBIND",
-		9: "SESSION_OP_LOST",
+		0:  "SESSION_OP_UNSPECIFIED",
+		1:  "SESSION_OP_PUSH",
+		2:  "SESSION_OP_JOIN",
+		3:  "SESSION_OP_LEAVE",
+		4:  "SESSION_OP_KICK",
+		5:  "SESSION_OP_WATCH",
+		6:  "SESSION_OP_UNWATCH",
+		7:  "SESSION_OP_BIND",
+		8:  "SESSION_OP_UNBIND",
+		9:  "SESSION_OP_LOST",
+		10: "SESSION_OP_ROUTE",
 	}
 	SessionOp_value = map[string]int32{
 		"SESSION_OP_UNSPECIFIED": 0,
@@ -236,6 +238,7 @@ var (
 		"SESSION_OP_BIND":        7,
 		"SESSION_OP_UNBIND":      8,
 		"SESSION_OP_LOST":        9,
+		"SESSION_OP_ROUTE":       10,
 	}
 )
 
@@ -1720,6 +1723,159 @@ func (x *Binding) GetSince() uint64 {
 	return 0
 }
 
+// SessionRoute is the body of SESSION_OP_ROUTE. With neither actor nor object the routes are taken back.
+type SessionRoute struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []uint32               `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"` // of messages
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`       // of the actor
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`    // of the node
+	Actor         uint64                 `protobuf:"varint,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	Object        *ObjectKey             `protobuf:"bytes,5,opt,name=object,proto3" json:"object,omitempty"`
+	By            *ObjectKey             `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`            // the object that says so
+	Version       uint64                 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"` // its route version
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRoute) Reset() {
+	*x = SessionRoute{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRoute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRoute) ProtoMessage() {}
+
+func (x *SessionRoute) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRoute.ProtoReflect.Descriptor instead.
+func (*SessionRoute) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SessionRoute) GetIds() []uint32 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *SessionRoute) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SessionRoute) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *SessionRoute) GetActor() uint64 {
+	if x != nil {
+		return x.Actor
+	}
+	return 0
+}
+
+func (x *SessionRoute) GetObject() *ObjectKey {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *SessionRoute) GetBy() *ObjectKey {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *SessionRoute) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type ObjectKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          uint32                 `protobuf:"varint,1,opt,name=type,proto3" json:"type,omitempty"`
+	Zone          uint32                 `protobuf:"varint,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectKey) Reset() {
+	*x = ObjectKey{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectKey) ProtoMessage() {}
+
+func (x *ObjectKey) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectKey.ProtoReflect.Descriptor instead.
+func (*ObjectKey) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ObjectKey) GetType() uint32 {
+	if x != nil {
+		return x.Type
+	}
+	return 0
+}
+
+func (x *ObjectKey) GetZone() uint32 {
+	if x != nil {
+		return x.Zone
+	}
+	return 0
+}
+
+func (x *ObjectKey) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // SessionClosed tells an actor that a session it watches has ended.
 type SessionClosed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1736,7 +1892,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[15]
+	mi := &file_zgame_v1_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1904,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[15]
+	mi := &file_zgame_v1_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1917,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{15}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionClosed) GetSession() uint64 {
@@ -1950,7 +2106,19 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\vgenerations\x18\x02 \x03(\rR\vgenerations\x12\x12\n" +
 	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x14\n" +
 	"\x05again\x18\x05 \x01(\bR\x05again\x12\x14\n" +
-	"\x05since\x18\x04 \x01(\x04R\x05since\"\xc2\x01\n" +
+	"\x05since\x18\x04 \x01(\x04R\x05since\"\xcc\x01\n" +
+	"\fSessionRoute\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\rR\x03ids\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\x04R\x05actor\x12+\n" +
+	"\x06object\x18\x05 \x01(\v2\x13.zgame.v1.ObjectKeyR\x06object\x12#\n" +
+	"\x02by\x18\x06 \x01(\v2\x13.zgame.v1.ObjectKeyR\x02by\x12\x18\n" +
+	"\aversion\x18\a \x01(\x04R\aversion\"C\n" +
+	"\tObjectKey\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\rR\x04type\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\rR\x04zone\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"\xc2\x01\n" +
 	"\rSessionClosed\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +
@@ -1981,7 +2149,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x13ENVELOPE_KIND_REPLY\x10\x02\x12\x19\n" +
 	"\x15ENVELOPE_KIND_SESSION\x10\x03\x12\x18\n" +
 	"\x14ENVELOPE_KIND_OBJECT\x10\x04\x12\x19\n" +
-	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\xeb\x01\n" +
+	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\x81\x02\n" +
 	"\tSessionOp\x12\x1a\n" +
 	"\x16SESSION_OP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSESSION_OP_PUSH\x10\x01\x12\x13\n" +
@@ -1992,7 +2160,9 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x12SESSION_OP_UNWATCH\x10\x06\x12\x13\n" +
 	"\x0fSESSION_OP_BIND\x10\a\x12\x15\n" +
 	"\x11SESSION_OP_UNBIND\x10\b\x12\x13\n" +
-	"\x0fSESSION_OP_LOST\x10\tB\x13Z\x11zgame/zmsg/wirepbb\x06proto3"
+	"\x0fSESSION_OP_LOST\x10\t\x12\x14\n" +
+	"\x10SESSION_OP_ROUTE\x10\n" +
+	"B\x13Z\x11zgame/zmsg/wirepbb\x06proto3"
 
 var (
 	file_zgame_v1_wire_proto_rawDescOnce sync.Once
@@ -2007,7 +2177,7 @@ func file_zgame_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_zgame_v1_wire_proto_goTypes = []any{
 	(FrameKind)(0),          // 0: zgame.v1.FrameKind
 	(ResumeRefusal)(0),      // 1: zgame.v1.ResumeRefusal
@@ -2028,14 +2198,16 @@ var file_zgame_v1_wire_proto_goTypes = []any{
 	(*Batch)(nil),           // 16: zgame.v1.Batch
 	(*Envelope)(nil),        // 17: zgame.v1.Envelope
 	(*Binding)(nil),         // 18: zgame.v1.Binding
-	(*SessionClosed)(nil),   // 19: zgame.v1.SessionClosed
-	(*structpb.Struct)(nil), // 20: google.protobuf.Struct
+	(*SessionRoute)(nil),    // 19: zgame.v1.SessionRoute
+	(*ObjectKey)(nil),       // 20: zgame.v1.ObjectKey
+	(*SessionClosed)(nil),   // 21: zgame.v1.SessionClosed
+	(*structpb.Struct)(nil), // 22: google.protobuf.Struct
 }
 var file_zgame_v1_wire_proto_depIdxs = []int32{
 	5,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
 	0,  // 1: zgame.v1.Frame.kind:type_name -> zgame.v1.FrameKind
 	6,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
-	20, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
+	22, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
 	7,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
 	8,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
 	9,  // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
@@ -2049,11 +2221,13 @@ var file_zgame_v1_wire_proto_depIdxs = []int32{
 	17, // 14: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
 	2,  // 15: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
 	3,  // 16: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	20, // 17: zgame.v1.SessionRoute.object:type_name -> zgame.v1.ObjectKey
+	20, // 18: zgame.v1.SessionRoute.by:type_name -> zgame.v1.ObjectKey
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_zgame_v1_wire_proto_init() }
@@ -2078,7 +2252,7 @@ func file_zgame_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_v1_wire_proto_rawDesc), len(file_zgame_v1_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,218 @@
+package zgate
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// Directory knows the sessions of each user, over all gates. zuser.Users satisfies it. Its methods may be called from many goroutines at once.
+type Directory interface {
+	// Bind makes a session known as one of its user's, or says why it is none; it is to bind the session to the object KeyOf names (Gate.Bind),
+	// by which the gate sees that what the directory knew is lost: then it binds the session again, under the number it was given. It
+	// may block until ctx ends. An error says that the directory could not be asked: one with CodeBadRequest that asking again helps nothing.
+	Bind(ctx context.Context, l zmsg.Login) (number uint64, a zmsg.Admission, err error)
+	// KeyOf returns the object that a user's sessions are bound to. It does not block.
+	KeyOf(user string) zmsg.Key
+}
+
+// LoginPolicy says what becomes of a login of a user who has as many sessions as he may.
+type LoginPolicy uint8
+
+// The policies.
+const (
+	ReplaceOldest LoginPolicy = iota // the oldest session is closed (3504), wherever it is
+	RefuseNewest                     // the new one is (3505)
+)
+
+// hold has what is sent to the connection wait for its welcome.
+func (c *conn) hold() {
+	c.q.mu.Lock()
+	defer c.q.mu.Unlock()
+	c.q.hold = true
+}
+
+// sendWelcome ends the hold: m goes ahead of what waits.
+func (c *conn) sendWelcome(m *wirepb.Control) {
+	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}
+	frame, err := c.encode(nil, &f)
+	q := &c.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.hold || err != nil {
+		return // closed meanwhile; nothing in it can fail
+	}
+	waits := q.segs
+	q.hold, q.segs = false, nil
+	c.frameLocked(c.op(), frame)
+	q.segs = append(q.segs, waits...)
+	c.flushLocked()
+}
+
+// bindUser asks the Directory about the session of a new connection. It returns why the client is not let in.
+func (g *Gate) bindUser(c *conn, s *Session) *violation {
+	d := g.cfg.Directory
+	if d == nil {
+		return nil
+	}
+	c.enter(phaseAuth, g.cfg.AuthTimeout+time.Second)
+	number, a, err := g.askDirectory(s)
+	switch {
+	case err != nil && zmsg.CodeOf(err) == zmsg.CodeBadRequest:
+		return &violation{CloseUnauthorized, "no id of a user: " + zmsg.ErrorReply(err).Text}
+	case err != nil:
+		c.close(CloseUnavailable, unavailable, closing{delay: time.Second/2 + rand.N(time.Second)})
+		return &violation{CloseUnavailable, unavailable}
+	case a != zmsg.Admitted:
+		v := turnedAway(a)
+		return &v
+	}
+	s.login.Store(number)
+	return nil
+}
+
+const unavailable = "logins are not possible now"
+
+func turnedAway(a zmsg.Admission) violation {
+	if a == zmsg.Refused {
+		return violation{CloseRefused, "logged in elsewhere already"}
+	}
+	return violation{CloseReplaced, "logged in elsewhere"}
+}
+
+// askDirectory makes the session known, within AuthTimeout.
+func (g *Gate) askDirectory(s *Session) (number uint64, a zmsg.Admission, err error) {
+	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.AuthTimeout)
+	defer cancel()
+	l := zmsg.Login{User: s.user, Session: s.ref, Number: s.login.Load(), Most: max(0, g.cfg.UserSessions), Refuse: g.cfg.SecondLogin == RefuseNewest}
+	number, a, err = g.cfg.Directory.Bind(ctx, l)
+	switch {
+	case err != nil:
+		g.count.loginFailed.Inc()
+		if suppressed, ok := g.loginLog.Allow(time.Now()); ok {
+			g.log.Warn("the directory of users could not be asked", "user", s.user, "session", s.ref.ID, "err", err, "suppressed", suppressed)
+		}
+	case a == zmsg.Admitted && l.Number != 0:
+		g.count.loginAgain.Inc()
+	default:
+		g.count.logins[a].Inc()
+	}
+	return number, a, err
+}
+
+// isUser reports whether an object is one that the Directory binds sessions to.
+func (g *Gate) isUser(k zmsg.Key) bool {
+	d := g.cfg.Directory
+	return d != nil && d.KeyOf(k.ID) == k
+}
+
+// rebinds are the sessions whose user's object was lost, and that the Directory is to be told of again.
+type rebinds struct {
+	mu      sync.Mutex
+	waiting map[*Session]struct{} // not taken by a goroutine yet
+	running int                   // goroutines
+}
+
+const (
+	maxRebinders  = 16
+	firstRebind   = 20 * time.Millisecond // between two tries, which grows
+	longestRebind = 2 * time.Second
+)
+
+// unknownLocked has the sessions that are bound to a user's object, which is lost, be made known again. o.mu is held.
+func (g *Gate) unknownLocked(o *boundObject) {
+	d := g.cfg.Directory
+	if d == nil || g.draining.Load() {
+		return
+	}
+	r := &g.rebinds
+	for _, s := range o.sessions {
+		if d.KeyOf(s.user) != o.key {
+			continue
+		}
+		r.mu.Lock()
+		if r.waiting == nil {
+			r.waiting = make(map[*Session]struct{})
+		}
+		r.waiting[s] = struct{}{}
+		if r.running < maxRebinders && g.enlist() {
+			r.running++
+			// Owned by the gate; ends when no session waits, or when the gate shuts down; Shutdown waits for it.
+			go g.rebind()
+		}
+		r.mu.Unlock()
+	}
+}
+
+// enlist counts a goroutine that Shutdown is to wait for; false: the gate is shutting down.
+func (g *Gate) enlist() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draining.Load() {
+		return false
+	}
+	g.wg.Add(1)
+	return true
+}
+
+// rebind makes sessions known to the Directory again, one after the other.
+func (g *Gate) rebind() {
+	defer g.wg.Done()
+	r := &g.rebinds
+	pause := firstRebind
+	for {
+		r.mu.Lock()
+		var s *Session
+		for s = range r.waiting {
+			break
+		}
+		if s == nil || g.draining.Load() {
+			clear(r.waiting)
+			r.running--
+			r.mu.Unlock()
+			return
+		}
+		delete(r.waiting, s)
+		r.mu.Unlock()
+		if s.over() || g.again(s) {
+			pause = firstRebind
+			continue
+		}
+		r.mu.Lock()
+		r.waiting[s] = struct{}{}
+		r.mu.Unlock()
+		t := time.NewTimer(pause + rand.N(pause))
+		select {
+		case <-t.C:
+		case <-g.leaving:
+			t.Stop()
+		}
+		pause = min(2*pause, longestRebind)
+	}
+}
+
+// over reports whether the session has ended.
+func (s *Session) over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+// again makes a session known to the Directory again. It reports false where that has to be tried once more.
+func (g *Gate) again(s *Session) bool {
+	number, a, err := g.askDirectory(s)
+	switch {
+	case err != nil:
+		return false
+	case a != zmsg.Admitted:
+		v := turnedAway(a)
+		s.Close(v.code, v.text)
+	default:
+		s.login.Store(number)
+	}
+	return true
+}

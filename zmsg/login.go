@@ -1,0 +1,29 @@
+package zmsg
+
+// Login is a session that a directory of users is told of.
+type Login struct {
+	User    string
+	Session SessionRef
+	// Number is that of the login among the user's, which rises: what the directory gave it; 0: it is a new one. By it a directory that has lost
+	// what it knew learns which of several sessions is the newest.
+	Number uint64
+	// Most is how many sessions the user may have at once; 0: any number.
+	Most int
+	// Refuse says what becomes of one more than Most: it is refused; else the oldest is closed for it.
+	Refuse bool
+}
+
+// Admission is what a directory of users says of a login.
+type Admission uint8
+
+// The admissions.
+const (
+	Admitted Admission = iota // the session is one of the user's
+	Replaced                  // it is none any more: the user has newer ones, and may have no more
+	Refused                   // it is none: the user has as many as he may
+)
+
+var admissionNames = [...]string{"admitted", "replaced", "refused"}
+
+// String returns admitted, replaced or refused.
+func (a Admission) String() string { return admissionNames[a] }

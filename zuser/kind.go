@@ -1,0 +1,188 @@
+package zuser
+
+import (
+	"slices"
+	"time"
+
+	"zgame/zactor"
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+	"zgame/zrouter"
+	"zgame/zuser/internal/userpb"
+)
+
+// Type is the number of the kind in keys: those from 1 << 31 on belong to the framework. Name is its name in settings, logs and metrics.
+const (
+	Type uint32 = 1<<31 + 1
+	Name        = "zuser"
+)
+
+// Key names the object of a user.
+func Key(user string) zmsg.Key { return zmsg.Key{Type: Type, ID: user} }
+
+// Close codes of the gate that the directory asks for; docs/wire.md has them all.
+const (
+	closeReplaced = 3504
+	closeRefused  = 3505
+)
+
+// freeAfter is how long the object of a user without a session stays in memory: who comes back soon costs the store nothing.
+const freeAfter = 2 * time.Minute
+
+// endAgain is after how long a session that was to be closed, and is there still, is closed once more: the first word may be lost.
+const endAgain = 2 * time.Second
+
+type userContext = zrouter.Context[*userpb.User]
+
+// Kind is the kind of the users' objects.
+func Kind() zrouter.AnyKind {
+	return zrouter.Kind[*userpb.User]{
+		Type: Type, Name: Name, Version: 1,
+		Create:     func(zmsg.Key) (*userpb.User, error) { return new(userpb.User), nil },
+		OnActivate: activate,
+		Handlers: []zrouter.Handler[*userpb.User]{
+			zrouter.Handle(bind),
+			zrouter.Handle(push, zrouter.InServer()),
+			zrouter.Handle(kick, zrouter.InServer()),
+			zrouter.Handle(look, zrouter.InServer()),
+			zrouter.HandleTell(closed),
+		},
+		Settings: zrouter.Settings{ObjectFreeTimeout: freeAfter},
+	}
+}
+
+// activate binds the sessions of the saved state; those that have ended meanwhile are told of.
+func activate(c *userContext) error {
+	u := c.State()
+	u.Logins = slices.DeleteFunc(u.GetLogins(), func(l *userpb.Login) bool { return c.Bind(refOf(l.GetSession())) != nil })
+	if len(live(u.GetLogins())) < len(u.GetLogins()) {
+		endLater(c)
+	}
+	return nil
+}
+
+// bind takes a session of a gate for one of the user's, or says why not. Asked again it says the same again.
+func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
+	u, s := c.State(), refOf(req.GetSession())
+	if s.IsZero() {
+		return nil, zmsg.Errorf(zmsg.CodeBadRequest, "a login without a session")
+	}
+	if i := find(u.GetLogins(), s); i >= 0 {
+		l := u.GetLogins()[i]
+		return &userpb.Bound{Number: l.GetNumber(), Admission: uint32(endedBy(l))}, c.Bind(s)
+	}
+	l := &userpb.Login{Session: req.GetSession(), Number: req.GetNumber()}
+	fresh := l.GetNumber() == 0
+	if fresh {
+		l.Number = nextNumber(u.GetLast(), c.Version())
+	}
+	a, end := admit(live(u.GetLogins()), l, fresh, int(req.GetMost()), req.GetRefuse())
+	if a == zmsg.Admitted {
+		if err := c.Bind(s); err != nil {
+			return nil, err
+		}
+		u.Logins = insert(u.GetLogins(), l)
+		u.Last = max(u.GetLast(), l.GetNumber())
+		c.Dirty()
+	}
+	code, text := uint32(closeReplaced), "logged in elsewhere"
+	if req.GetRefuse() {
+		code, text = closeRefused, "logged in elsewhere already"
+	}
+	for _, l := range end {
+		endLogin(c, l, code, text)
+	}
+	return &userpb.Bound{Number: l.GetNumber(), Admission: uint32(a)}, nil
+}
+
+// endedBy is what a login is that is known.
+func endedBy(l *userpb.Login) zmsg.Admission {
+	switch {
+	case l.GetEnd() == nil:
+		return zmsg.Admitted
+	case l.GetEnd().GetCode() == closeRefused:
+		return zmsg.Refused
+	default:
+		return zmsg.Replaced
+	}
+}
+
+// endLogin has a session closed. It is bound until its gate says that it has ended, but gets no more pushes.
+func endLogin(c *userContext, l *userpb.Login, code uint32, text string) {
+	if l.GetEnd() == nil {
+		l.End = &userpb.End{Code: code, Text: text}
+		endLater(c)
+	}
+	c.Dirty()
+	_ = c.Kick(refOf(l.GetSession()), code, text) // a gate that is gone ends it too; one that is not reached is asked again
+}
+
+// endLater looks, a while from now, whether what was to be closed is.
+func endLater(c *userContext) {
+	c.After(endAgain, func(*zactor.Context) {
+		there := false
+		for _, l := range c.State().GetLogins() {
+			if e := l.GetEnd(); e != nil {
+				there = true
+				_ = c.Kick(refOf(l.GetSession()), e.GetCode(), e.GetText())
+			}
+		}
+		if there {
+			endLater(c)
+		}
+	})
+}
+
+// errAbsent is the answer of the object of a user who has no session.
+var errAbsent error = &zmsg.Error{Code: zmsg.CodeNotInServer, Outcome: zmsg.NotExecuted, Text: "the user has no session"}
+
+// present returns the user's sessions, and as the answer of a handler; an error where he has none.
+func present(c *userContext) (refs []zmsg.SessionRef, a *userpb.Sessions, err error) {
+	a = new(userpb.Sessions)
+	for _, l := range live(c.State().GetLogins()) {
+		refs = append(refs, refOf(l.GetSession()))
+		a.Sessions = append(a.Sessions, l.GetSession())
+	}
+	if len(refs) == 0 {
+		return nil, nil, errAbsent
+	}
+	return refs, a, nil
+}
+
+func push(c *userContext, req *userpb.Push) (*userpb.Sessions, error) {
+	refs, a, err := present(c)
+	if err != nil {
+		return nil, err
+	}
+	p := zmsg.Push{ID: req.GetId(), Body: req.GetBody(), Class: zmsg.Class(req.GetClass()), Of: req.GetOf()}
+	if p.Body == nil {
+		p.Body = []byte{} // an empty message, not one to be encoded
+	}
+	return a, c.PushEncoded(refs, p)
+}
+
+func kick(c *userContext, req *userpb.Kick) (*userpb.Sessions, error) {
+	_, a, err := present(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range live(c.State().GetLogins()) {
+		endLogin(c, l, req.GetEnd().GetCode(), req.GetEnd().GetText())
+	}
+	return a, nil
+}
+
+func look(c *userContext, _ *userpb.Look) (*userpb.Sessions, error) {
+	_, a, err := present(c)
+	return a, err
+}
+
+// closed takes out a session that has ended; what is newer stays.
+func closed(c *userContext, e *wirepb.SessionClosed) error {
+	u := c.State()
+	if i := find(u.GetLogins(), zmsg.ClosedSession(e)); i >= 0 {
+		u.Logins = slices.Delete(u.GetLogins(), i, i+1)
+		c.Dirty()
+	}
+	return nil
+}
