@@ -13,7 +13,7 @@ import (
 	"zgame/zuser/internal/userpb"
 )
 
-// ErrNotInServer: the user has no session. Nothing was sent.
+// ErrNotInServer says that the user has no session. Nothing was sent.
 var ErrNotInServer = zrouter.ErrNotInServer
 
 var errNoID error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "a push without (zgame.id): its type is to have one"}
