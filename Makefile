@@ -76,7 +76,7 @@ browser-test: build ## two tabs on two nodes in headless Chromium (Debian's pack
 # what 10 s, and for what a client may send to a gate 60 s, came to on two cores.
 FUZZ := ./zgate:FuzzMessage:1000000 ./zgate:FuzzWebsocket:60000 ./zmsg:FuzzFrame:150000 ./zmsg:FuzzEnvelope:160000 ./zmsg:FuzzPacket:150000 ./zmsg:FuzzBatch:150000 \
 	./zmsg:FuzzText:150000 ./internal/settings:FuzzLoad:120000 ./internal/mongowire:FuzzRead:250000 ./zactor:FuzzReadRecord:120000 ./zrouter:FuzzState:60000 \
-	./zrouter:FuzzBoundOf:15000 ./zgate:FuzzPushOrder:60000 ./zgate/jwtauth:FuzzToken:150000 ./zmsg:FuzzBinding:60000
+	./zrouter:FuzzBoundOf:15000 ./zgate:FuzzPushOrder:60000 ./zgate:FuzzProxyHeader:150000 ./zgate/jwtauth:FuzzToken:150000 ./zmsg:FuzzBinding:60000
 
 fuzz: ## every fuzz target, what a client may send to a gate the longest
 	@for f in $(FUZZ); do IFS=: read -r package target times <<< "$$f"; echo "== fuzz $$package $$target"; \

@@ -30,6 +30,7 @@ type devFlags struct {
 	fresh             bool
 	gate, page, admin string
 	level             string
+	plaintext         bool
 }
 
 // devCommand is `dev`: everything inside this process.
@@ -46,6 +47,7 @@ func devCommand(app znode.App) Command {
 			flags.StringVar(&f.gate, "gate", "127.0.0.1:7000", "gate address of the first node")
 			flags.StringVar(&f.page, "page", "127.0.0.1:8080", "page address of the first node")
 			flags.StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of the first node: /metrics, /livez, /readyz")
+			flags.BoolVar(&f.plaintext, "insecure-plaintext", false, "let --gate be an address that other machines reach, without TLS")
 			flags.StringVar(&f.level, "log", "warn", "log level: debug, info, warn, error")
 			if err := Parse(flags, env, args); err != nil {
 				return err
@@ -96,7 +98,7 @@ func devSettings(app znode.App, f devFlags, servers *Servers) ([]znode.Settings,
 		s := znode.DefaultSettings()
 		s.Node.ID, s.Log.Level = "n"+strconv.Itoa(k+1), f.level
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = servers.NATSURL(), []string{servers.EtcdEndpoint()}, "kv"
-		s.Gate.Text = true
+		s.Gate.Text, s.Gate.InsecurePlaintext = true, f.plaintext
 		if app.Auth == nil {
 			s.Gate.Auth.Kind = "dev"
 		}

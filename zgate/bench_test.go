@@ -331,7 +331,7 @@ func BenchmarkConnect(b *testing.B) {
 	for b.Loop() {
 		c := r.dialRaw(true)
 		c.hello("ann")
-		_ = c.Conn.(*net.TCPConn).SetLinger(0)
+		_ = c.tcp.SetLinger(0)
 		_ = c.Close()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,8 +29,17 @@ type Config struct {
 	Addr string
 	// Listener is listened on instead of Addr; the gate closes it. For tests in memory and sockets from outside.
 	Listener net.Listener
-	// TLS makes the gate speak TLS (wss). Nil: plain text, for loopback or behind a proxy that ends TLS.
+	// TLS makes the gate speak TLS (wss); see NewCertFiles. Nil: plain text, which takes an address of this machine, or InsecurePlaintext.
 	TLS *tls.Config
+	// InsecurePlaintext allows plain text on addresses that other machines reach: behind a proxy that ends TLS. Whoever stands between
+	// reads, and writes, everything else.
+	InsecurePlaintext bool
+	// TrustedProxies are the addresses whose word is taken for who a client is, in X-Forwarded-For. Their connections count against
+	// MaxPerIP as their clients'. Empty: nobody's.
+	TrustedProxies []netip.Prefix
+	// ProxyProtocol says that each connection of TrustedProxies begins with a header of the PROXY protocol, version 1 or 2; one that does
+	// not is closed.
+	ProxyProtocol bool
 	// Path is the only path of the websocket; others are answered 404. Defaults to "/ws".
 	Path string
 
@@ -275,6 +285,20 @@ func (c Config) validate() error {
 	}
 	if c.Addr == "" && c.Listener == nil {
 		fault("Addr is empty: expected host:port, or a Listener")
+	}
+	if why := plaintextFault(c.Addr, c.Listener); why != "" && c.TLS == nil && !c.InsecurePlaintext {
+		fault("Addr %s", why)
+	}
+	if c.TLS != nil && len(c.TLS.Certificates) == 0 && c.TLS.GetCertificate == nil && c.TLS.GetConfigForClient == nil {
+		fault("TLS has no certificate: expected Certificates or GetCertificate")
+	}
+	if c.ProxyProtocol && len(c.TrustedProxies) == 0 {
+		fault("ProxyProtocol is set and TrustedProxies is empty: expected the addresses of the proxies")
+	}
+	for _, p := range c.TrustedProxies {
+		if !p.IsValid() {
+			fault("TrustedProxies has an invalid prefix")
+		}
 	}
 	if !strings.HasPrefix(c.Path, "/") {
 		fault("Path is %q: expected it to begin with a slash", c.Path)

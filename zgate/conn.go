@@ -36,8 +36,8 @@ const (
 type conn struct {
 	// Set at construction.
 	g      *Gate
-	nc     net.Conn // the socket
-	remote netip.AddrPort
+	nc     net.Conn        // the socket
+	remote netip.AddrPort  // what a proxy says of it, from the handshake on
 	raw    syscall.RawConn // nil: no writes without blocking (TLS, pipes, systems without)
 	try    func(fd uintptr) bool
 
@@ -49,6 +49,7 @@ type conn struct {
 	guard    guard
 	upgraded bool   // gorilla's writes are not ours any more
 	known    bool   // not counted as unauthenticated any more
+	counted  bool   // against MaxPerIP
 	readErr  error  // why the transport failed
 	wsFailed bool   // gorilla reads no more
 	control  bucket // of heartbeats

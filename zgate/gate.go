@@ -237,10 +237,10 @@ func (g *Gate) register(c *conn) (reason string) {
 		return "unauthenticated"
 	case len(g.conns) >= g.cfg.MaxSessions+g.cfg.MaxUnauthenticated:
 		return "connections"
-	case !g.addresses.add(subscriber(c.remote.Addr()), g.cfg.MaxPerIP):
+	case !g.countAddress(c, false):
 		return "address"
 	case g.cfg.AcceptRate > 0 && !g.accepts.take(g.now(), g.cfg.AcceptRate, g.cfg.AcceptBurst):
-		g.addresses.remove(subscriber(c.remote.Addr()), g.cfg.MaxPerIP)
+		g.uncountAddress(c)
 		return "accept_rate"
 	}
 	g.unauthenticated.Add(1)
@@ -273,7 +273,7 @@ func (g *Gate) closed(c *conn) {
 			g.active.Add(-1)
 		}
 	}
-	g.addresses.remove(subscriber(c.remote.Addr()), g.cfg.MaxPerIP)
+	g.uncountAddress(c)
 	g.count.Connections.Dec()
 	g.mu.Lock()
 	delete(g.conns, c)

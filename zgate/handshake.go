@@ -70,6 +70,9 @@ func (c *conn) nowKnown() {
 // upgrade makes c a websocket. It returns why it did not, a word of a fixed list.
 func (g *Gate) upgrade(c *conn) (refused string) {
 	c.tr = c.nc
+	if refused := g.behindProxy(c); refused != "" {
+		return refused
+	}
 	if g.cfg.TLS != nil {
 		t := tls.Server(c.nc, g.cfg.TLS)
 		c.tr = t
@@ -78,6 +81,9 @@ func (g *Gate) upgrade(c *conn) (refused string) {
 		}
 	}
 	r, refused := g.readRequest(c)
+	if refused == "" {
+		refused = g.knowClient(c, r)
+	}
 	if refused != "" {
 		return refused
 	}

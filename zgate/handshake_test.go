@@ -29,7 +29,7 @@ func kinds(t *testing.T, change func(*Config), f func(t *testing.T, r *rig, o di
 			t.Run(scheme+"/"+name, func(t *testing.T) {
 				var opts []func(*Config)
 				if secure {
-					opts = append(opts, withTLS(t))
+					opts = append(opts, withTLS)
 				}
 				if change != nil {
 					opts = append(opts, change)

@@ -50,6 +50,8 @@ type rig struct {
 	reg  *prometheus.Registry
 	held chan *zmsg.Message
 	log  *lockedBuffer
+
+	before []byte // what clients send first, ahead of TLS
 }
 
 type lockedBuffer struct {
@@ -87,6 +89,9 @@ func newRig(tb testing.TB, change ...func(*Config)) *rig {
 			idPanic: func(*Session, *zmsg.Message) { panic("on purpose") },
 		},
 	}
+	if strings.HasPrefix(tb.Name(), overTLS) {
+		withTLS(&cfg)
+	}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -106,36 +111,45 @@ func newRig(tb testing.TB, change ...func(*Config)) *rig {
 	return r
 }
 
-// withTLS makes the gate speak TLS, and the clients of the test with it. Such tests do not run in parallel.
-func withTLS(tb testing.TB) func(*Config) {
-	tb.Helper()
+// testCert is a certificate for 127.0.0.1, and who signed it.
+var testCert = sync.OnceValue(func() (c struct {
+	pair tls.Certificate
+	pool *x509.CertPool
+},
+) {
+	c.pair, c.pool = makeCert()
+	return c
+})
+
+func makeCert() (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		tb.Fatal(err)
+		panic(err)
 	}
 	cert := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(time.Now().UnixNano()), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		BasicConstraintsValid: true, IsCA: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
 	if err != nil {
-		tb.Fatal(err)
+		panic(err)
 	}
 	parsed, err := x509.ParseCertificate(der)
 	if err != nil {
-		tb.Fatal(err)
+		panic(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
-	clientTLS = &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"}
-	tb.Cleanup(func() { clientTLS = nil })
-	return func(c *Config) {
-		c.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+// withTLS makes the gate speak TLS, and the clients of the test with it.
+func withTLS(c *Config) {
+	c.TLS = &tls.Config{Certificates: []tls.Certificate{testCert().pair}}
 }
 
 // clientTLS is what clients use.
-var clientTLS *tls.Config
+func clientTLS() *tls.Config { return &tls.Config{RootCAs: testCert().pool, ServerName: "127.0.0.1"} }
 
 // counter returns the value of a metric of the gate, such as `messages_total{gate}`.
 func (r *rig) counter(name string, label ...string) float64 {
@@ -246,7 +260,7 @@ func (r *rig) tryDial(o dialing) (*client, error) {
 	}
 	c := &client{t: r.t, text: o.text}
 	if o.coder {
-		hc := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS}}
+		hc := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS()}}
 		ws, _, err := coder.Dial(context.Background(), r.url(), &coder.DialOptions{
 			Subprotocols: o.sub, HTTPClient: hc, HTTPHeader: o.head,
 		})
@@ -256,7 +270,13 @@ func (r *rig) tryDial(o dialing) (*client, error) {
 		ws.SetReadLimit(64 << 20)
 		c.ws = coderSocket{ws}
 	} else {
-		d := websocket.Dialer{Subprotocols: o.sub, TLSClientConfig: clientTLS, HandshakeTimeout: patience}
+		d := websocket.Dialer{Subprotocols: o.sub, TLSClientConfig: clientTLS(), HandshakeTimeout: patience, NetDial: func(network, addr string) (net.Conn, error) {
+			nc, err := net.Dial(network, addr)
+			if err == nil {
+				_, err = nc.Write(r.before)
+			}
+			return nc, err
+		}}
 		ws, resp, err := d.Dial(r.url(), o.head)
 		if err != nil {
 			if resp != nil {
@@ -426,16 +446,26 @@ func (c *client) closedWith(code CloseCode) (text string, before []zmsg.Frame) {
 // raw is a client that sends bytes as it likes.
 type raw struct {
 	net.Conn
-	t testing.TB
+	t   testing.TB
+	tcp *net.TCPConn // the same, or what TLS goes over
 }
 
 // dialRaw connects and, with upgrade, makes a websocket of it by hand.
 func (r *rig) dialRaw(upgrade bool) raw {
 	r.t.Helper()
-	return dialRaw(r.t, r.Addr(), upgrade)
+	if r.cfg.TLS != nil {
+		return dialRawWith(r.t, r.Addr(), r.before, clientTLS(), upgrade)
+	}
+	return dialRawWith(r.t, r.Addr(), r.before, nil, upgrade)
 }
 
 func dialRaw(t testing.TB, gate net.Addr, upgrade bool) raw {
+	t.Helper()
+	return dialRawWith(t, gate, nil, nil, upgrade)
+}
+
+// dialRawWith sends first ahead of everything else, and speaks TLS where secure is not nil.
+func dialRawWith(t testing.TB, gate net.Addr, first []byte, secure *tls.Config, upgrade bool) raw {
 	t.Helper()
 	nc, err := net.Dial("tcp", gate.String())
 	if err != nil {
@@ -443,14 +473,18 @@ func dialRaw(t testing.TB, gate net.Addr, upgrade bool) raw {
 	}
 	t.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(patience))
-	c := raw{nc, t}
+	_, _ = nc.Write(first)
+	c := raw{nc, t, nc.(*net.TCPConn)}
+	if secure != nil {
+		c.Conn = tls.Client(nc, secure)
+	}
 	if upgrade {
 		c.http("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 		var b [1]byte
 		var head []byte
 		for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
-			if _, err := nc.Read(b[:]); err != nil {
+			if _, err := c.Read(b[:]); err != nil {
 				t.Fatalf("%v after %q", err, head)
 			}
 			head = append(head, b[0])
@@ -583,7 +617,7 @@ func withSmallBuffers(tb testing.TB) func(*Config) {
 func (r *rig) stall(user string) (raw, zmsg.SessionRef) {
 	r.t.Helper()
 	c := r.dialRaw(true)
-	_ = c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	_ = c.tcp.SetReadBuffer(4 << 10)
 	return c, c.hello(user)
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -203,7 +202,7 @@ func TestStalledClientIsClosed(t *testing.T) {
 	if err := r.Push(ref, &zmsg.Push{ID: 1}); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNoSession) {
 		t.Errorf("push after the end: %v", err)
 	}
-	_ = c.Conn.(*net.TCPConn).SetReadBuffer(1 << 20)
+	_ = c.tcp.SetReadBuffer(1 << 20)
 	var seq uint64
 	for {
 		b0, p, err := c.wsRead()
@@ -420,9 +419,9 @@ func TestClientGoes(t *testing.T) {
 	}{
 		"close frame": {func(c raw) { c.frame(0x88, websocket.FormatCloseMessage(1001, "away")) }, "client"},
 		"bare close":  {func(c raw) { c.frame(0x88, nil) }, "client"},
-		"fin":         {func(c raw) { _ = c.Conn.(*net.TCPConn).CloseWrite() }, "lost"},
+		"fin":         {func(c raw) { _ = c.tcp.CloseWrite() }, "lost"},
 		"reset": {func(c raw) {
-			_ = c.Conn.(*net.TCPConn).SetLinger(0)
+			_ = c.tcp.SetLinger(0)
 			_ = c.Close()
 		}, "lost"},
 	} {
@@ -501,7 +500,7 @@ func TestCloseFromEverywhere(t *testing.T) {
 			})
 		}
 		wg.Go(func() { r.onTimer(s.c.Load(), r.now()+int64(time.Hour)) })
-		wg.Go(func() { _ = c.Conn.(*net.TCPConn).SetLinger(0); _ = c.Close() })
+		wg.Go(func() { _ = c.tcp.SetLinger(0); _ = c.Close() })
 		wg.Wait()
 		n := 0
 		first.Range(func(any, any) bool { n++; return true })

@@ -1,6 +1,7 @@
 package zgate
 
 import (
+	"crypto/tls"
 	"errors"
 	"os"
 	"sync"
@@ -301,6 +302,7 @@ func (c *conn) writeLoop() {
 		}
 		if len(q.segs) == 0 {
 			if q.closing {
+				c.shutTLSLocked()
 				c.doneLocked()
 			} else {
 				_ = c.nc.SetWriteDeadline(time.Time{}) // or the next try would fail
@@ -347,11 +349,22 @@ func (c *conn) doneLocked() {
 		_ = c.nc.SetReadDeadline(time.Now().Add(c.g.cfg.CloseTimeout))
 	}
 	if c.raw == nil {
-		return // a TLS alert could block; closing the connection says the same
+		return // of TLS, the writer has done it
 	}
 	if h, ok := c.nc.(interface{ CloseWrite() error }); ok {
 		_ = h.CloseWrite()
 	}
+}
+
+// shutTLSLocked shuts our side of a TLS connection, with an alert, which takes a write that may block: only the writer goroutine does so.
+func (c *conn) shutTLSLocked() {
+	t, ok := c.tr.(*tls.Conn)
+	if !ok || c.q.half || c.q.dead {
+		return
+	}
+	c.q.mu.Unlock()
+	_ = t.CloseWrite() // has a time limit of its own
+	c.q.mu.Lock()
 }
 
 // breakLocked ends a connection that cannot be written to any more, without a word.

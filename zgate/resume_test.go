@@ -121,7 +121,7 @@ func TestResume(t *testing.T) {
 			})
 		}
 	}
-	t.Run("tls", func(t *testing.T) { testResume(t, dialing{}, "cut", withTLS(t)) })
+	t.Run("tls", func(t *testing.T) { testResume(t, dialing{}, "cut", withTLS) })
 }
 
 // noClosed fails the test when a watcher is told of an end before over is called.

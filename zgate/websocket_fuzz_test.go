@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -241,7 +240,7 @@ func FuzzWebsocket(f *testing.F) {
 				rest = rest[n:]
 			}
 			if want.open { // it waits for more, perhaps
-				_ = c.Conn.(*net.TCPConn).CloseWrite()
+				_ = c.tcp.CloseWrite()
 			}
 		}()
 		got, err := wsAnswers(c)

@@ -3,8 +3,10 @@ package znode
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"time"
 
 	"zgame/zgate"
@@ -17,11 +19,15 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 	s := &n.cfg.Settings.Gate
 	var secure *tls.Config
 	if s.TLS.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.TLS.Cert, s.TLS.Key)
+		files, err := zgate.NewCertFiles(s.TLS.Cert, s.TLS.Key, n.log)
 		if err != nil {
 			return nil, fmt.Errorf("gate.tls: %w", err)
 		}
-		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		secure = files.TLS()
+	}
+	trusted, err := proxies(s.TrustedProxies)
+	if err != nil {
+		return nil, err
 	}
 	auth, err := n.newAuth(ctx)
 	if err != nil {
@@ -37,7 +43,8 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 		second = zgate.RefuseNewest
 	}
 	return zgate.New(zgate.Config{
-		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TLS: secure,
+		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TLS: secure, InsecurePlaintext: s.InsecurePlaintext,
+		TrustedProxies: trusted, ProxyProtocol: s.ProxyProtocol,
 		Auth: auth, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
 		Tell: n.tell, Deliver: n.deliver, Ack: n.sessions.ack, Directory: directory, UserSessions: s.UserSessions, SecondLogin: second,
 		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
@@ -56,6 +63,23 @@ func resumeWindow(d time.Duration) time.Duration {
 		return -1
 	}
 	return d
+}
+
+// proxies reads gate.trusted_proxies. The error names each entry that is none.
+func proxies(list []string) (prefixes []netip.Prefix, err error) {
+	var faults []error
+	for _, s := range list {
+		p, err := netip.ParsePrefix(s)
+		if a, err2 := netip.ParseAddr(s); err2 == nil {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("gate.trusted_proxies %q: expected an address, or a network such as 10.0.0.0/8", s))
+			continue
+		}
+		prefixes = append(prefixes, p)
+	}
+	return prefixes, errors.Join(faults...)
 }
 
 // pageOrigins are the origins of the node's own page on this machine.

@@ -14,6 +14,7 @@ import (
 
 	"zgame/internal/settings"
 	"zgame/zdiscovery"
+	"zgame/zgate"
 	"zgame/zrouter"
 )
 
@@ -68,9 +69,12 @@ type Settings struct {
 
 		Auth AuthSettings `yaml:"auth"`
 		TLS  struct {
-			Cert string `yaml:"cert" help:"PEM file; with key: the gate speaks TLS"`
+			Cert string `yaml:"cert" help:"PEM file; with key: the gate speaks TLS. Both are read again when they change"`
 			Key  string `yaml:"key" help:"PEM file"`
 		} `yaml:"tls"`
+		InsecurePlaintext bool     `yaml:"insecure_plaintext" help:"without tls, listen where other machines connect: behind a proxy that ends TLS"`
+		TrustedProxies    []string `yaml:"trusted_proxies" help:"addresses or networks (10.0.0.0/8) whose X-Forwarded-For is believed"`
+		ProxyProtocol     bool     `yaml:"proxy_protocol" help:"their connections begin with a PROXY header, version 1 or 2; others' do not"`
 	} `yaml:"gate"`
 	Page struct {
 		Address string `yaml:"address" help:"host:port of the application's web page; empty: none"`
@@ -143,7 +147,7 @@ func DefaultSettings() Settings {
 	s.Node.LockDir = defaultLockDir()
 	s.Node.Weight, s.Node.LoadInterval = zdiscovery.DefaultWeight, 5*time.Second
 	s.Log.Level, s.Log.Format = "info", "text"
-	s.Gate.Enabled, s.Gate.Address = true, ":7000"
+	s.Gate.Enabled, s.Gate.Address = true, "127.0.0.1:7000"
 	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
 	s.Gate.MaxUnauthenticated, s.Gate.MaxPerAddress, s.Gate.AcceptRate, s.Gate.AcceptBurst = 1_000, 1_000, 2_000, 4_000
 	s.Gate.Rate, s.Gate.Burst, s.Gate.ByteRate, s.Gate.ByteBurst = 1_000, 2_000, 1<<20, 4<<20
@@ -329,6 +333,16 @@ func (s *Settings) Validate() error {
 	}
 	positive("gate.max_sessions", s.Gate.MaxSessions)
 	positive("gate.max_message", s.Gate.MaxMessage)
+	if g := &s.Gate; g.Enabled && g.TLS.Cert == "" && !g.InsecurePlaintext && !zgate.LoopbackHost(g.Address) {
+		fault("gate.address %q is reached from other machines, and the gate would speak plain text: expected gate.tls.cert and gate.tls.key, an address of "+
+			"this machine such as 127.0.0.1:7000, or gate.insecure_plaintext (of dev: --insecure-plaintext) behind a proxy that ends TLS", g.Address)
+	}
+	if _, err := proxies(s.Gate.TrustedProxies); err != nil {
+		faults = append(faults, err)
+	}
+	if s.Gate.ProxyProtocol && len(s.Gate.TrustedProxies) == 0 {
+		fault("gate.proxy_protocol: expected gate.trusted_proxies too: the proxies' addresses")
+	}
 	positive("gate.max_unauthenticated", s.Gate.MaxUnauthenticated)
 	positive("gate.accept_burst", s.Gate.AcceptBurst)
 	positive("gate.burst", s.Gate.Burst)

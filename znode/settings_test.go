@@ -18,7 +18,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Gate.Address != ":7000" || s.Admin.Address != "127.0.0.1:9090" {
+	if s.Gate.Address != "127.0.0.1:7000" || s.Admin.Address != "127.0.0.1:9090" {
 		t.Errorf("ports differ from the documented ones: %q %q", s.Gate.Address, s.Admin.Address)
 	}
 }

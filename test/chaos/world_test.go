@@ -115,7 +115,7 @@ func newWorld(t *testing.T, opt options) *world {
 	for i := range 3 {
 		w.nodes = append(w.nodes, w.node(fmt.Sprint("n", i+1), "ZGAME_GATE_ENABLED=false"))
 	}
-	w.gate = w.node("gate", "ZGAME_GATE_ADDRESS=:7000", "ZGAME_GATE_AUTH_KIND=dev", "CHAOS_HOSTS=none")
+	w.gate = w.node("gate", "ZGAME_GATE_ADDRESS=:7000", "ZGAME_GATE_INSECURE_PLAINTEXT=true", "ZGAME_GATE_AUTH_KIND=dev", "CHAOS_HOSTS=none")
 	for _, n := range append(slices.Clone(w.nodes), w.gate) {
 		n.start()
 	}
