@@ -459,22 +459,22 @@ func (r *rig) dialRaw(upgrade bool) raw {
 	return dialRawWith(r.t, r.Addr(), r.before, nil, upgrade)
 }
 
-func dialRaw(t testing.TB, gate net.Addr, upgrade bool) raw {
-	t.Helper()
-	return dialRawWith(t, gate, nil, nil, upgrade)
+func dialRaw(tb testing.TB, gate net.Addr, upgrade bool) raw {
+	tb.Helper()
+	return dialRawWith(tb, gate, nil, nil, upgrade)
 }
 
 // dialRawWith sends first ahead of everything else, and speaks TLS where secure is not nil.
-func dialRawWith(t testing.TB, gate net.Addr, first []byte, secure *tls.Config, upgrade bool) raw {
-	t.Helper()
+func dialRawWith(tb testing.TB, gate net.Addr, first []byte, secure *tls.Config, upgrade bool) raw {
+	tb.Helper()
 	nc, err := net.Dial("tcp", gate.String())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = nc.Close() })
+	tb.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	_, _ = nc.Write(first)
-	c := raw{nc, t, nc.(*net.TCPConn)}
+	c := raw{nc, tb, nc.(*net.TCPConn)}
 	if secure != nil {
 		c.Conn = tls.Client(nc, secure)
 	}
@@ -485,12 +485,12 @@ func dialRawWith(t testing.TB, gate net.Addr, first []byte, secure *tls.Config, 
 		var head []byte
 		for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
 			if _, err := c.Read(b[:]); err != nil {
-				t.Fatalf("%v after %q", err, head)
+				tb.Fatalf("%v after %q", err, head)
 			}
 			head = append(head, b[0])
 		}
 		if !strings.HasPrefix(string(head), "HTTP/1.1 101") {
-			t.Fatalf("not upgraded: %q", head)
+			tb.Fatalf("not upgraded: %q", head)
 		}
 	}
 	return c

@@ -61,7 +61,7 @@ func isText(key string) bool {
 func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	_, err := LoadSettings("", []string{
 		"ZGAME_NODE_ID=a b", "ZGAME_LOG_LEVEL=loud", "ZGAME_GATE_ADDRESS=7000", "ZGAME_NATS_URL=http://x:1", "ZGAME_ETCD_ENDPOINTS=",
-		"ZGAME_STORE_MONGO_URI=user:secretpassword", "ZGAME_ETCD_LEASE=1ms", "ZGAME_GATE_TLS_CERT=x", "ZGAME_GATE_MAX_MESSAGE=0", "ZGAME_GATE_RATE=0", "ZGAME_GATE_ACCEPT_RATE=-2", "ZGAME_GATE_BYTE_BURST=-1", "ZGAME_GATE_AUTH_KIND=none",
+		"ZGAME_STORE_MONGO_URI=user:secretpassword", "ZGAME_ETCD_LEASE=1ms", "ZGAME_GATE_TLS_CERT=x", "ZGAME_GATE_MAX_MESSAGE=0", "ZGAME_GATE_RATE=0", "ZGAME_GATE_TRUSTED_PROXIES=10.0.0.0/8,far",  "ZGAME_GATE_ACCEPT_RATE=-2", "ZGAME_GATE_BYTE_BURST=-1", "ZGAME_GATE_AUTH_KIND=none",
 		"ZGAME_NODE_WEIGHT=0", "ZGAME_NODE_LABELS=a=1,b,a=2", "ZGAME_NODE_LOAD_INTERVAL=1ms",
 		"ZGAME_NATS_NKEY=n", "ZGAME_NATS_TOKEN=secretpassword", "ZGAME_NATS_PASSWORD=secretpassword", "ZGAME_NATS_TLS_KEY=k", "ZGAME_NATS_PING_INTERVAL=1ms", "ZGAME_NATS_MAX_PINGS=0",
 	})
@@ -71,7 +71,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`node.id "a b"`, `log.level "loud": expected debug, info, warn, error`, `gate.address "7000": expected host:port`,
 		`nats.url: scheme "http": expected nats`, "etcd.endpoints: expected at least one", "store.mongo.uri: expected mongodb://",
-		"etcd.lease 1ms: expected at least 2s", "gate.tls: cert and key belong together", "gate.max_message 0", "gate.rate 0: expected a number above 0, or -1", "gate.accept_rate -2", "gate.byte_burst -1: expected at least gate.max_message", `gate.auth.kind "none": expected jwt or dev`,
+		"etcd.lease 1ms: expected at least 2s", "gate.tls: cert and key belong together", "gate.max_message 0", `gate.trusted_proxies "far": expected an address`, "gate.rate 0: expected a number above 0, or -1", "gate.accept_rate -2", "gate.byte_burst -1: expected at least gate.max_message", `gate.auth.kind "none": expected jwt or dev`,
 		"node.weight 0: expected a number from 1", `node.labels "b": expected key=value`, `node.labels "a=2"`, "node.load_interval 1ms: expected 0",
 		"nats.token and nats.nkey are set: expected at most one", "nats.password without nats.user", "nats.tls: cert and key", "nats.ping_interval 1ms: expected at least 100ms",
 		"nats.max_pings 0: expected a number above 0",
@@ -82,6 +82,26 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "secretpassword") {
 		t.Error("a secret is in the error")
+	}
+}
+
+// The gate is never plain text for other machines by accident.
+func TestPlaintextIsASetting(t *testing.T) {
+	for _, c := range []struct {
+		env  []string
+		want string // "": no fault
+	}{
+		{[]string{"ZGAME_GATE_ADDRESS=:7000"}, `gate.address ":7000" is reached from other machines`},
+		{[]string{"ZGAME_GATE_ADDRESS=10.1.2.3:7000"}, "gate.insecure_plaintext"},
+		{[]string{"ZGAME_GATE_ADDRESS=:7000", "ZGAME_GATE_INSECURE_PLAINTEXT=true"}, ""},
+		{[]string{"ZGAME_GATE_ADDRESS=:7000", "ZGAME_GATE_TLS_CERT=c", "ZGAME_GATE_TLS_KEY=k"}, ""},
+		{[]string{"ZGAME_GATE_ADDRESS=:7000", "ZGAME_GATE_ENABLED=false"}, ""},
+		{[]string{"ZGAME_GATE_PROXY_PROTOCOL=true"}, "expected gate.trusted_proxies too"},
+	} {
+		_, err := LoadSettings("", c.env)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v: got %v, want %q", c.env, err, c.want)
+		}
 	}
 }
 
