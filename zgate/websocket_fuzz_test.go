@@ -226,7 +226,7 @@ func FuzzWebsocket(f *testing.F) {
 		stream := wsScript(script)
 		want := meaningOf(stream)
 		c := dialRaw(t, gate, true)
-		_ = c.Conn.(*net.TCPConn).SetLinger(0) // the system is to forget the port at once: there are not as many as executions
+		_ = c.tcp.SetLinger(0) // the system is to forget the port at once: there are not as many as executions
 		defer c.Close()
 		c.hello("ann")
 		wrote := make(chan struct{})
