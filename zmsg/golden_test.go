@@ -49,13 +49,20 @@ func goldenPackets(tb testing.TB) []goldenPacket {
 	return []goldenPacket{
 		{"hello", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Hello{Hello: hello}})}},
 		{"hello to resume", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{
-			Token: "ann", Resume: "r", LastPush: 299, Version: 1,
+			Token: "ann", Resume: "r", LastPush: 299, Version: 1, ResumeWindowMs: 60_000,
+		}}})}},
+		{"welcome back", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: &wirepb.Welcome{
+			Session: 5, Generation: 2, User: "ann", Node: "node-1", Epoch: 77, Resume: "r", Resumed: true, ResumeWindowMs: 30_000,
+		}}})}},
+		{"welcome without resume", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: &wirepb.Welcome{
+			Session: 5, Generation: 1, User: "ann", Refused: wirepb.ResumeRefusal_RESUME_REFUSAL_EXPIRED,
 		}}})}},
 		{"welcome", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: welcome}})}},
 		{"ping", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Ping{Ping: &wirepb.Ping{Nonce: 1}}})}},
 		{"empty ping", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Ping{Ping: &wirepb.Ping{}}})}},
 		{"pong", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Pong{Pong: &wirepb.Pong{Nonce: 1<<64 - 1}}})}},
 		{"ack", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Ack{Ack: &wirepb.Ack{Push: 300}}})}},
+		{"ack of a response", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Ack{Ack: &wirepb.Ack{Push: 300, Response: 7}}})}},
 		{"goaway", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Goaway{Goaway: &wirepb.Goaway{
 			DelayMs: 1500, Address: "ws://other:7000/ws", Text: "draining",
 		}}})}},
@@ -65,6 +72,7 @@ func goldenPackets(tb testing.TB) []goldenPacket {
 		{"gap", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{
 			KeyType: 2, KeyZone: 1, KeyId: "go", Missed: 3,
 		}}})}},
+		{"gap of a session", []Frame{c(&wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{First: 300, Last: 302}}})}},
 		{"empty control", []Frame{{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: []byte{}}}},
 		{"request", []Frame{request}},
 		{"one-way", []Frame{{Kind: wirepb.FrameKind_FRAME_KIND_REQUEST, ID: 1003}}},

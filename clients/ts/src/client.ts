@@ -1,10 +1,10 @@
 import { create, type DescMessage, fromBinary, type MessageInitShape, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import { type Frame, FrameKind } from "../gen/zgame/v1/wire_pb.js";
+import { type Frame, FrameKind, ResumeRefusal, type Welcome } from "../gen/zgame/v1/wire_pb.js";
 import { Connection, type Ending } from "./connection.js";
 import { Code, Outcome, ZgameError } from "./errors.js";
 import { messageId } from "./ids.js";
-import { backoff, reconnectable } from "./policy.js";
-import type { Gap, Reason, Session, State } from "./state.js";
+import { backoff, outlives, reconnectable } from "./policy.js";
+import type { Gap, Lost, Reason, Refused, Session, State } from "./state.js";
 
 /** What is needed of a WebSocket: the browser's, Node's own, or the package ws's. */
 export interface SocketLike {
@@ -21,7 +21,10 @@ export interface SocketLike {
 export type SocketConstructor = new (url: string, protocol: string) => SocketLike;
 
 export interface Options {
-  /** Shown to the gate at each login; a function is asked anew for each, for tokens that expire. */
+  /**
+   * Shown to the gate at each login; a function is asked anew for each, for tokens that expire. Where the gate does not take one (3501) of a client that has been
+   * online, it is asked once more, and then the client is closed.
+   */
   token?: string | (() => string | Promise<string>);
   /** Tells the server which program this is, for its logs. Default "zclient-ts". */
   name?: string;
@@ -30,6 +33,8 @@ export interface Options {
   /** The wait before the n-th try in a row is a random part of min(maxBackoffMs, minBackoffMs*2^n). Default 500, 30000. */
   minBackoffMs?: number;
   maxBackoffMs?: number;
+  /** For how long the session is to outlive a lost connection, at most; the gate may grant less. 0: not at all. Default an hour. */
+  resumeWindowMs?: number;
   /** How long a connection must have lasted to be a success, after which back-off begins anew. Default 10000. */
   stableAfterMs?: number;
   /** For all of connect, websocket and login. Default 10000. */
@@ -50,6 +55,7 @@ export interface RequestOptions {
 }
 
 interface Call {
+  frame: { kind: FrameKind; id: number; seq: bigint; body: Uint8Array; timeoutMs: number };
   resolve(frame: Frame): void;
   reject(e: ZgameError): void;
 }
@@ -57,9 +63,17 @@ interface Call {
 /** What a frame has around its body in a packet, at most. */
 const maxFrameHead = 64;
 
+/** How long what has come waits for its Ack: far below what a gate keeps, and no more than ten a second, which gates allow. */
+const ackDelayMs = 250;
+const unauthorized = 3501;
+
+const refusals: Record<ResumeRefusal, Refused> = {
+  [ResumeRefusal.UNSPECIFIED]: "invalid", [ResumeRefusal.EXPIRED]: "expired", [ResumeRefusal.INVALID]: "invalid", [ResumeRefusal.USER]: "user", [ResumeRefusal.OFF]: "off",
+};
+
 const defaults = {
   name: "zclient-ts", retryFirst: false, minBackoffMs: 500, maxBackoffMs: 30_000, stableAfterMs: 10_000,
-  handshakeTimeoutMs: 10_000, requestTimeoutMs: 10_000, drainTimeoutMs: 5_000, maxBuffered: 1 << 20,
+  handshakeTimeoutMs: 10_000, requestTimeoutMs: 10_000, drainTimeoutMs: 5_000, maxBuffered: 1 << 20, resumeWindowMs: 3_600_000,
 };
 
 /**
@@ -73,7 +87,8 @@ export async function connect(url: string, options: Options = {}): Promise<Clien
 }
 
 /**
- * One user's connection to a gate, which is made again when it is lost. There is at most one at a time.
+ * One user's connection to a gate, which is made again when it is lost. There is at most one at a time. While the gate keeps the session, nothing is lost with a connection:
+ * requests in flight are sent again with the same seq and run once, pushes that were missed come, in order, or as a gap.
  *
  * Pushes, states and responses are handed over in the order in which they came. A response settles a promise, so that what
  * awaits it runs after the handlers of pushes of the same packet.
@@ -87,6 +102,15 @@ export class Client {
   private readonly pushes = new Map<number, ((body: Uint8Array) => void)[]>();
   private states: ((s: State) => void)[] = [];
   private gaps: ((g: Gap) => void)[] = [];
+  private losses: ((l: Lost) => void)[] = [];
+  // Of the session, which outlives connections.
+  private resume = ""; // its token; "": it ends with its connection
+  private windowMs = 0; // for how long the gate waits
+  private lostAt = 0; // when its connection was lost, 0: it has one
+  private lastPush = 0n;
+  private lastResponse = 0n;
+  private acking: ReturnType<typeof setTimeout> | undefined;
+  private refreshed = false; // the token was asked for once more
   private current: State = { phase: "idle", delayMs: 0, attempt: 0 };
   private attempt = 0;
   private everOnline = false;
@@ -145,6 +169,14 @@ export class Client {
     };
   }
 
+  /** Calls f for each session that is over while the client goes on, in order with the pushes. The function that it returns ends that. */
+  onLost(f: (l: Lost) => void): () => void {
+    this.losses = [...this.losses, f];
+    return () => {
+      this.losses = this.losses.filter((g) => g !== f);
+    };
+  }
+
   /** Calls f for each push of the type from now on, in the order in which they come. The function that it returns ends that. */
   on<M extends DescMessage>(schema: M, f: (message: MessageShape<M>) => void): () => void {
     const id = messageId(schema);
@@ -196,7 +228,9 @@ export class Client {
       const abort = () => fail(Code.CANCELLED, "the caller gave up");
       const timer = setTimeout(() => fail(Code.TIMEOUT, "no response within the deadline"), timeoutMs);
       signal?.addEventListener("abort", abort);
+      const frame = { kind: FrameKind.REQUEST, id, seq, body, timeoutMs };
       this.calls.set(seq, {
+        frame,
         resolve: (f) => {
           done();
           resolve(f);
@@ -206,7 +240,7 @@ export class Client {
           reject(e);
         },
       });
-      this.connection?.send({ kind: FrameKind.REQUEST, id, seq, body, timeoutMs });
+      this.connection?.send(frame);
     }).then((f) => {
       if (f.code !== Code.OK) {
         throw new ZgameError(f.code, f.outcome > 2 ? Outcome.UNKNOWN : (f.outcome as Outcome), f.text);
@@ -276,19 +310,29 @@ export class Client {
     const WebSocket = this.o.WebSocket ?? (globalThis.WebSocket as unknown as SocketConstructor | undefined);
     try {
       if (!WebSocket) throw new TypeError("there is no WebSocket here: pass options.WebSocket");
-      const c: Connection = new Connection(url, token, this.o.name, this.o.handshakeTimeoutMs, WebSocket, {
+      const login = { token, name: this.o.name, resume: this.resume, lastPush: this.lastPush, resumeWindowMs: Math.max(0, this.o.resumeWindowMs) };
+      const c: Connection = new Connection(url, login, this.o.handshakeTimeoutMs, WebSocket, {
+        welcome: (w) => this.welcomed(w, c),
         online: (session) => {
           this.everOnline = true;
           this.draining = false;
+          this.refreshed = false;
           this.set({ phase: "online", delayMs: 0, attempt: 0 }, session);
         },
-        response: (f) => this.calls.get(f.seq)?.resolve(f),
+        response: (f) => {
+          this.lastResponse = f.seq;
+          this.came();
+          this.calls.get(f.seq)?.resolve(f);
+        },
         push: (f) => {
           if (this.closing) return;
+          this.lastPush = f.seq;
+          this.came();
           for (const h of this.pushes.get(f.id) ?? []) guard(() => h(f.body));
         },
         gap: (g) => {
           if (this.closing) return;
+          if (g.last) this.lastPush = g.last;
           for (const f of this.gaps) guard(() => f(g));
         },
         rtt: (ms) => {
@@ -307,6 +351,47 @@ export class Client {
     }
   }
 
+  /** Takes over what the gate says of the session, ahead of all else. */
+  private welcomed(w: Welcome, c: Connection): void {
+    const before = this.resume;
+    if (before && !w.resumed) {
+      const why = refusals[w.refused] ?? "invalid";
+      this.lose(why, { kind: "lost", code: 0, text: `the session is not there any more: ${why}` });
+    }
+    this.lostAt = 0;
+    this.windowMs = w.resumeWindowMs;
+    this.resume = this.o.resumeWindowMs > 0 ? w.resume : "";
+    if (this.resume) c.ack(this.lastPush, this.lastResponse); // the first shows that we have the token
+    if (before && w.resumed) for (const call of [...this.calls.values()]) c.send(call.frame);
+  }
+
+  /** Sees that what has come is acknowledged. */
+  private came(): void {
+    if (!this.resume || this.acking !== undefined) return;
+    this.acking = setTimeout(() => {
+      this.acking = undefined;
+      if (this.resume && this.connection?.session) this.connection.ack(this.lastPush, this.lastResponse);
+    }, ackDelayMs);
+  }
+
+  /** Gives the session up. */
+  private lose(why: Refused, reason: Reason): void {
+    const lost: Lost = { why, session: this.current.session, lastPush: this.lastPush };
+    this.resume = "";
+    this.lastPush = this.lastResponse = 0n;
+    this.lostAt = 0;
+    this.failAll(Code.UNAVAILABLE, reason);
+    for (const f of this.losses) guard(() => f(lost));
+  }
+
+  /** Decides, at the end of a connection or of a try, whether the session is waited for. */
+  private waits(reason: Reason, again: boolean): void {
+    if (!this.resume) this.failAll(Code.UNAVAILABLE, reason);
+    else if (!again && !outlives(reason)) this.lose("ended", reason);
+    else if (!this.lostAt) this.lostAt = performance.now();
+    else if (performance.now() - this.lostAt > this.windowMs + this.o.handshakeTimeoutMs) this.lose("expired", reason);
+  }
+
   private leaveWhenIdle(): void {
     if (this.draining && this.calls.size === 0) this.connection?.leave();
   }
@@ -317,7 +402,10 @@ export class Client {
     this.draining = false;
     if (e.onlineMs >= this.o.stableAfterMs) this.attempt = 0;
     const reason: Reason = this.closing ? { kind: "client", code: 0, text: "" } : e.reason;
-    if (this.closing || !reconnectable(reason) || (!this.everOnline && !this.o.retryFirst)) {
+    // A token that the gate does not take is asked for once more: it may have expired just now.
+    const again = reason.code === unauthorized && typeof this.o.token === "function" && this.everOnline && !this.refreshed && !this.closing;
+    this.refreshed ||= again;
+    if (this.closing || (!reconnectable(reason) && !again) || (!this.everOnline && !this.o.retryFirst)) {
       this.closed(reason);
       return;
     }
@@ -330,12 +418,13 @@ export class Client {
     this.attempt++;
     this.retry = setTimeout(() => void this.open(url), delayMs);
     this.set({ phase: "waiting", reason, delayMs, attempt: this.attempt });
-    this.failAll(Code.UNAVAILABLE, reason);
+    this.waits(reason, again);
   }
 
   private closed(reason: Reason): void {
     this.closing = true;
     clearTimeout(this.retry);
+    clearTimeout(this.acking);
     this.set({ phase: "closed", reason, delayMs: 0, attempt: this.attempt });
     this.failAll(reason.kind === "client" ? Code.CANCELLED : Code.UNAVAILABLE, reason);
   }

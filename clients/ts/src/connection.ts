@@ -18,6 +18,8 @@ export interface Ending {
 
 /** What a connection tells its client. */
 export interface Events {
+  /** Ahead of online. */
+  welcome(welcome: Welcome): void;
   online(session: Session): void;
   response(frame: Frame): void;
   push(frame: Frame): void;
@@ -29,10 +31,22 @@ export interface Events {
   end(ending: Ending): void;
 }
 
+/** What Hello says. */
+export interface Login {
+  token: string;
+  name: string;
+  /** The token of the session that is to be resumed, "" for none, and the last push that came. */
+  resume: string;
+  lastPush: bigint;
+  resumeWindowMs: number;
+}
+
 const subprotocol = "zgame.v1.pb";
 const wireVersion = 1;
 /** For the server to answer our close frame; after that the socket is left to itself. */
 const closeTimeoutMs = 1000;
+/** Of a close frame that is no goodbye: the gate keeps the session. Browsers allow 1000, and 3000 to 4999. */
+const troubleCode = 3900;
 /** Longest delay of a server that is waited for, whatever it says. */
 const maxServerDelayMs = 5 * 60_000;
 
@@ -63,7 +77,7 @@ export class Connection {
   private ended = false;
 
   constructor(
-    url: string, token: string, name: string, handshakeTimeoutMs: number, WebSocket: SocketConstructor,
+    url: string, login: Login, handshakeTimeoutMs: number, WebSocket: SocketConstructor,
     private readonly events: Events,
   ) {
     this.socket = new WebSocket(url, subprotocol); // throws for a url that is none
@@ -75,7 +89,10 @@ export class Connection {
         this.close("protocol", `the server does not speak ${subprotocol}`);
         return;
       }
-      this.control({ case: "hello", value: { token, version: wireVersion, client: name } });
+      this.control({ case: "hello", value: {
+        token: login.token, version: wireVersion, client: login.name,
+        resume: login.resume, lastPush: login.lastPush, resumeWindowMs: login.resumeWindowMs,
+      } });
     });
     this.socket.addEventListener("message", (e) => this.message(e.data));
     this.socket.addEventListener("close", (e) => this.closed(e.code, e.reason));
@@ -104,8 +121,9 @@ export class Connection {
   close(kind: ReasonKind, text = ""): void {
     if (this.ended) return;
     this.reason ??= { kind, code: 0, text };
-    // Browsers allow 1000 and 3000-4999 only: the reason travels as text.
-    this.socket.close(1000, kind);
+    // The reason travels as text.
+    const goodbye = kind === "client" || kind === "goaway" || !this.welcomedAt;
+    this.socket.close(goodbye ? 1000 : troubleCode, kind);
     this.timers.push(setTimeout(() => this.finish(), closeTimeoutMs));
   }
 
@@ -165,7 +183,7 @@ export class Connection {
           this.close("protocol", "a second Welcome");
           return;
         }
-        this.welcome(sessionOf(c.control.value));
+        this.welcome(c.control.value);
         break;
       case "ping":
         this.control({ case: "pong", value: { nonce: c.control.value.nonce } });
@@ -178,8 +196,8 @@ export class Connection {
         }
         break;
       case "gap": {
-        const { keyType, keyZone, keyId, missed } = c.control.value;
-        if (this.welcomedAt) this.events.gap({ type: keyType, zone: keyZone, id: keyId, missed });
+        const { keyType, keyZone, keyId, missed, first, last } = c.control.value;
+        if (this.welcomedAt) this.events.gap({ type: keyType, zone: keyZone, id: keyId, missed, first, last });
         break;
       }
       case "goaway": {
@@ -206,10 +224,17 @@ export class Connection {
     this.close("goaway", this.leaving);
   }
 
-  private welcome(session: Session): void {
+  /** Says what has come. */
+  ack(push: bigint, response: bigint): void {
+    this.control({ case: "ack", value: { push, response } });
+  }
+
+  private welcome(w: Welcome): void {
     clearTimeout(this.handshake);
+    const session = sessionOf(w);
     this.session = session;
     this.welcomedAt = performance.now();
+    this.events.welcome(w);
     const beat = () => {
       if (performance.now() - this.heardAt > session.timeoutMs) {
         this.close("silent", `nothing came for ${session.timeoutMs} ms`);

@@ -14,6 +14,15 @@ export function reconnectable(reason: Reason): boolean {
   return reason.kind !== "client" && reconnects(reason.code);
 }
 
+/** Whether a session is there still when its connection ended for reason. */
+export function outlives(reason: Reason): boolean {
+  const { kind, code } = reason;
+  if (kind === "client" || kind === "goaway") return false;
+  if (kind !== "closed") return reconnectable(reason);
+  // silent, internal, slow; or the websocket's own, of whoever is between
+  return code === 3003 || code === 3004 || code === 3008 || (code > 1001 && code < 3000 && code !== 1002 && code !== 1007 && code !== 1009);
+}
+
 /**
  * How long to wait before the try that follows n tries in a row that failed: full jitter, a random part (0 to 1) of an
  * exponentially growing bound, so that clients that lost their gate together do not come back together. hint is what the

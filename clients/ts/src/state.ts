@@ -43,7 +43,10 @@ export interface Session {
   timeoutMs: number;
 }
 
-/** Pushes of an object to which the session is bound are missing, or may be: its state is to be loaded anew. */
+/**
+ * Pushes are missing, or may be: what they tell of is to be loaded anew. It is of an object to which the session is bound, or, where first is not 0n, of the session,
+ * which has come back and has missed more than the gate keeps.
+ */
 export interface Gap {
   /** The object's key. */
   type: number;
@@ -51,6 +54,27 @@ export interface Gap {
   id: string;
   /** At most so many; 0n: nobody knows. */
   missed: bigint;
+  /** The numbers of the session's pushes that are missing; last 0n: nobody knows how far. */
+  first: bigint;
+  last: bigint;
+}
+
+/**
+ * Why a client did not get its session back.
+ *
+ * - expired (RESUME_EXPIRED): the session has ended, most likely the client was away for too long
+ * - invalid: the gate does not know the token
+ * - user: the session is of another user than the token of now
+ * - off: the gate does not resume
+ * - ended: the gate said that the session ends, by the code of its close frame
+ */
+export type Refused = "expired" | "invalid" | "user" | "off" | "ended";
+
+/** A session is over, and the next one is a new one: what came by pushes behind lastPush is lost, and so is what the server made for it. */
+export interface Lost {
+  why: Refused;
+  session: Session | undefined;
+  lastPush: bigint;
 }
 
 /** What a client is doing now. */

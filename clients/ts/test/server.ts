@@ -67,8 +67,8 @@ export class Peer {
     this.send({ kind: FrameKind.RESPONSE, id: messageId(schema), seq: to.seq, body: toBinary(schema, create(schema, init)) });
   }
 
-  push<M extends DescMessage>(schema: M, init: MessageInitShape<M>): void {
-    this.send({ kind: FrameKind.PUSH, id: messageId(schema), body: toBinary(schema, create(schema, init)) });
+  push<M extends DescMessage>(schema: M, init: MessageInitShape<M>, seq = 0n): void {
+    this.send({ kind: FrameKind.PUSH, id: messageId(schema), seq, body: toBinary(schema, create(schema, init)) });
   }
 }
 
