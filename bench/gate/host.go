@@ -95,3 +95,16 @@ func (h *host) wire(id uint32, body []byte, pushed int) func() wire {
 	w := newGateWire(id, body)
 	return func() wire { return w }
 }
+
+// plain is wire for requests of bytes.
+func (h *host) plain() func() wire { return h.wire(echoID, rawBody(), 0) }
+
+// staying is wire with sessions that outlive their connections, as those of zclient do.
+func (h *host) staying() func() wire {
+	if h.role == "tcp" {
+		return h.wire(0, nil, 0)
+	}
+	w := newGateWire(echoID, rawBody())
+	w.stays = true
+	return func() wire { return w }
+}

@@ -174,6 +174,9 @@ func (l *load) proceed(s *sock, b []byte, w how) (used int, err error) {
 			return 0, fmt.Errorf("bench: the gate answered %q", b[:end])
 		}
 		s.step = stepHello
+		if g, ok := s.wire.(*gateWire); ok && g.stays {
+			return end + 4, s.write(stays)
+		}
 		return end + 4, s.write(hello)
 	}
 	m, size, err := s.wire.next(b)
@@ -265,9 +268,19 @@ func (l *load) leave(s *sock) {
 
 // close ends all clients and waits until the server has seen it.
 func (l *load) close() error {
+	defer func() {
+		for _, s := range l.all {
+			_ = unix.Close(s.fd)
+		}
+		_ = unix.Close(l.ep)
+	}()
 	for _, s := range l.all {
+		if g, ok := s.wire.(*gateWire); ok && g.stays {
+			_ = s.write(bye) // without it the session would stay
+			continue
+		}
 		_ = unix.Close(s.fd)
+		s.fd = -1
 	}
-	_ = unix.Close(l.ep)
 	return l.counted(0)
 }

@@ -34,7 +34,7 @@ func Rows() []Row {
 		return Row{
 			Key: key, Work: work, Unit: us, TCP: true, Must: must, Aim: aim,
 			measure: func(b *Bench, h *host) (float64, error) {
-				r, err := h.echo(b.n(clients), flight, b.cfg.Time, h.wire(echoID, rawBody(), 0))
+				r, err := h.echo(b.n(clients), flight, b.cfg.Time, h.plain())
 				return micros(r.cpu) / float64(r.messages), err
 			},
 		}
@@ -46,11 +46,25 @@ func Rows() []Row {
 		{
 			Key: "rtt", Work: "1 connection, p50", Unit: us, TCP: true, Must: 1.15, Aim: 1.1,
 			measure: func(b *Bench, h *host) (float64, error) {
-				r, err := h.echo(1, 1, b.cfg.Time, h.wire(echoID, rawBody(), 0))
+				r, err := h.echo(1, 1, b.cfg.Time, h.plain())
 				return micros(median(r.rtt)), err
 			},
 		},
 		echo("flight-16", "echo, CPU of a message, 100 x 16 in flight", 100, 16, 2.2, 1.6),
+		{
+			Key: "kept-100", Work: "echo, CPU of a message, 100, sessions that outlive their connections", Unit: us, TCP: true,
+			measure: func(b *Bench, h *host) (float64, error) {
+				r, err := h.echo(b.n(100), 1, b.cfg.Time, h.staying())
+				return micros(r.cpu) / float64(r.messages), err
+			},
+		},
+		{
+			Key: "kept-16", Work: "the same, 100 x 16 in flight", Unit: us, TCP: true,
+			measure: func(b *Bench, h *host) (float64, error) {
+				r, err := h.echo(b.n(100), 16, b.cfg.Time, h.staying())
+				return micros(r.cpu) / float64(r.messages), err
+			},
+		},
 		{
 			Key: "typed-100", Work: "echo, CPU of a message, 100, body decoded and encoded by the actor", Unit: us, TCP: true,
 			measure: func(b *Bench, h *host) (float64, error) {
@@ -65,7 +79,11 @@ func Rows() []Row {
 		},
 		{
 			Key: "idle-bytes", Work: "idle authenticated connection, bytes, at 10,000", Unit: "B", Must: 10_000, Aim: 8_500, Once: true, Also: true,
-			measure: measureIdleBytes,
+			measure: func(b *Bench, h *host) (float64, error) { return measureIdleBytes(b, h, (*host).plain) },
+		},
+		{
+			Key: "kept-bytes", Work: "the same, of a session that outlives its connection", Unit: "B", Once: true,
+			measure: func(b *Bench, h *host) (float64, error) { return measureIdleBytes(b, h, (*host).staying) },
 		},
 		{
 			Key: "idle-cpu", Work: "10,000 idle with heartbeats, CPU of a core", Unit: "%", Must: 1, Aim: 0.5, Once: true, Also: true,
@@ -119,7 +137,7 @@ func Rows() []Row {
 		{
 			Key: "allocs", Work: "allocations of a message, decode -> mailbox -> encode -> write", Unit: allocations, Must: 1, Aim: 0,
 			measure: func(b *Bench, h *host) (float64, error) {
-				r, err := h.echo(b.n(100), 1, b.cfg.Time, h.wire(echoID, rawBody(), 0))
+				r, err := h.echo(b.n(100), 1, b.cfg.Time, h.plain())
 				return float64(r.mallocs) / float64(r.messages), err
 			},
 		},
@@ -155,7 +173,7 @@ func measureAccept(b *Bench, h *host) (float64, error) {
 		return 0, err
 	}
 	used := time.Duration(0)
-	err = h.with(n, how{wire: h.wire(echoID, rawBody(), 0)}, func(*load) error {
+	err = h.with(n, how{wire: h.plain()}, func(*load) error {
 		after, err := h.number("cpu")
 		used = time.Duration(after - before)
 		return err
@@ -177,14 +195,14 @@ func (b *Bench) fresh(role string, use func(h *host) error) error {
 }
 
 // measureIdleBytes is heap and stacks of a server for one connection.
-func measureIdleBytes(b *Bench, of *host) (per float64, err error) {
+func measureIdleBytes(b *Bench, of *host, kind func(h *host) func() wire) (per float64, err error) {
 	n := b.n(10_000)
 	err = b.fresh(of.role, func(h *host) error {
 		before, err := h.number("memory")
 		if err != nil {
 			return err
 		}
-		return h.with(n, how{wire: h.wire(echoID, rawBody(), 0)}, func(*load) error {
+		return h.with(n, how{wire: kind(h)}, func(*load) error {
 			after, err := h.number("memory")
 			per = float64(after-before) / float64(n)
 			return err
@@ -195,7 +213,7 @@ func measureIdleBytes(b *Bench, of *host) (per float64, err error) {
 
 // measureIdleCPU is the server's CPU time while clients send nothing but heartbeats, in per cent of a core.
 func measureIdleCPU(b *Bench, h *host) (per float64, err error) {
-	err = h.with(b.n(10_000), how{wire: h.wire(echoID, rawBody(), 0)}, func(l *load) error {
+	err = h.with(b.n(10_000), how{wire: h.plain()}, func(l *load) error {
 		used, err := l.beat(heartbeat, b.cfg.Idle)
 		per = 100 * float64(used) / float64(b.cfg.Idle)
 		return err
@@ -272,7 +290,7 @@ func (b *Bench) measureDeaf(of *host) (share float64, err error) {
 // measureStorm is the time until nearly all clients of a gate that drains have come back.
 func measureStorm(b *Bench, of *host) (seconds float64, err error) {
 	err = b.fresh(of.role, func(h *host) error {
-		w := how{wire: h.wire(echoID, rawBody(), 0)}
+		w := how{wire: h.plain()}
 		return h.with(b.n(5000), w, func(l *load) error {
 			r, err := l.storm(w)
 			seconds = r.most.Seconds()

@@ -83,6 +83,7 @@ func (w *tcpWire) next(b []byte) (m message, size int, err error) {
 
 // gateWire is websocket, packet and frame. Requests are made before; only the number is put in.
 type gateWire struct {
+	stays    bool // the session is to outlive its connection, so the client says what has arrived
 	template []byte
 	at       int // of the number in it
 	want     []byte
@@ -192,6 +193,17 @@ func (w *gateWire) frame(f *zmsg.Frame) (m message, err error) {
 	}
 }
 
+// ackEvery is after how many answers a client whose session outlives its connection says what has arrived.
+const ackEvery = 256
+
+// ack appends that what has arrived has, if one of the last k of so many answers is one after which that is said.
+func (w *gateWire) ack(b []byte, answers, k uint64) []byte {
+	if !w.stays || answers/ackEvery == (answers-min(answers, k))/ackEvery {
+		return b
+	}
+	return append(b, control(&wirepb.Control{Control: &wirepb.Control_Ack{Ack: &wirepb.Ack{Response: answers - 1 + firstSeq}}})...)
+}
+
 // control is a client's control frame on the wire.
 func control(c *wirepb.Control) []byte {
 	b, _ := proto.Marshal(c) // it has no strings that could be wrong
@@ -203,6 +215,8 @@ var (
 	upgrade = []byte("GET /ws HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: zgame.v1.pb\r\n\r\n")
 	hello = control(&wirepb.Control{Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: "ann"}}})
+	stays = control(&wirepb.Control{Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: "ann", ResumeWindowMs: 30_000}}})
+	bye   = append([]byte{0x88, 0x82, 0, 0, 0, 0}, 0x03, 0xe8) // 1000
 	ping  = control(&wirepb.Control{Control: &wirepb.Control_Ping{Ping: &wirepb.Ping{}}})
 )
 

@@ -58,6 +58,9 @@ func (l *load) echo(flight int, d time.Duration) (r echoed, err error) {
 	over, waiting := false, 0
 	send := func(s *sock, k int) error {
 		l.out = l.out[:0]
+		if g, ok := s.wire.(*gateWire); ok {
+			l.out = g.ack(l.out, s.got, uint64(k))
+		}
 		for range k {
 			l.out = s.wire.request(l.out, s.sent)
 			s.sent++
