@@ -111,7 +111,8 @@ func (c *cell) typ(a Actor) string {
 
 // pushUser puts a message into the mailbox, within its bound. On an error the caller asks overflow.
 func (c *cell) pushUser(it *item) error {
-	start, err := c.push(it, false, &c.g.buffers)
+	c.mu.Lock()
+	start, err := c.pushAndUnlock(it, false, &c.g.buffers)
 	if start {
 		c.wake()
 	}
@@ -137,7 +138,8 @@ func (c *cell) overflow(it *item, err error, p patience) error {
 
 // pushControl puts a control item into the mailbox: only a dead one refuses it.
 func (c *cell) pushControl(it *item) error {
-	start, err := c.push(it, true, &c.g.buffers)
+	c.mu.Lock()
+	start, err := c.pushAndUnlock(it, true, &c.g.buffers)
 	if start {
 		c.wake()
 	}
@@ -157,16 +159,18 @@ func (c *cell) deliver(m *zmsg.Message, p patience) error {
 		it.kind = itemFence
 		return c.pushControl(&it) // it asks for what a full mailbox holds, and one that is closed
 	}
+	c.mu.Lock()
 	if m.Client {
-		c.mu.Lock()
-		h := find(c.handlers, m.ID)
-		c.mu.Unlock()
-		if h == nil || !h.has(fromClients) {
+		if h := find(c.handlers, m.ID); h == nil || !h.has(fromClients) {
+			c.mu.Unlock()
 			c.g.refused(zmsg.ErrNoRoute)
 			return zmsg.ErrNoRoute
 		}
 	}
-	err := c.pushUser(&it)
+	start, err := c.pushAndUnlock(&it, false, &c.g.buffers)
+	if start {
+		c.wake()
+	}
 	if err != nil {
 		err = c.overflow(&it, err, p)
 	}

@@ -133,6 +133,11 @@ func (b *mailbox) frontLocked() []item {
 // mailbox that is closed but not dead. With bounds it takes only those; others are refused with ErrBusy, for pushBounded.
 func (b *mailbox) push(it *item, control bool, pool *sync.Pool) (start bool, err error) {
 	b.mu.Lock()
+	return b.pushAndUnlock(it, control, pool)
+}
+
+// pushAndUnlock is push; the caller has locked mu.
+func (b *mailbox) pushAndUnlock(it *item, control bool, pool *sync.Pool) (start bool, err error) {
 	if !control {
 		if b.closed {
 			b.mu.Unlock()

@@ -133,6 +133,10 @@ func (s *Session) Reply(token uint64, r *zmsg.Reply) {
 
 // respond sends the response for seq; later leaves the write to the flusher.
 func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
+	if r.Code == zmsg.CodeOK && r.Body != nil && s.resume == nil && len(r.Body) <= s.g.cfg.MaxSend && !s.c.Load().text.Load() {
+		s.respondBytes(seq, r, later)
+		return
+	}
 	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, ID: r.ID, Seq: seq, Code: r.Code, Outcome: r.Outcome, Text: r.Text, Body: r.Body}
 	b := scratches.Get().(*scratch)
 	defer b.free()
@@ -159,6 +163,27 @@ func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
 	}
 	s.g.count.response(f.Code)
 	s.sendResponse(seq, b.frame, later)
+}
+
+// respondBytes is respond for bytes to a binary client whose session keeps nothing: they go into the queue at once.
+func (s *Session) respondBytes(seq uint64, r *zmsg.Reply, later bool) {
+	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_RESPONSE, ID: r.ID, Seq: seq, Body: r.Body}
+	const room = 10 // for the websocket header
+	var b [room + 50]byte
+	head := zmsg.AppendPacketHead(b[room:room], &f)
+	n := len(head) + len(r.Body)
+	from := room - wsHeaderSize(n)
+	appendWSHeader(b[from:from], opBinary, n)
+	s.g.count.response(zmsg.CodeOK)
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	if c.admitLocked(room-from+n, zmsg.Reliable) != nil {
+		s.g.count.dropClosed.Inc()
+		return
+	}
+	c.appendLocked(b[from : room+len(head)])
+	c.appendLocked(r.Body)
+	c.sentLocked(later)
 }
 
 // sendResponse sends a response, and keeps it where the session is resumed.

@@ -51,9 +51,19 @@ func AppendPacketFrame(dst []byte, f *Frame) []byte {
 	return appendFrame(appendHead(dst, packetFrames, f.size()), f)
 }
 
-// appendPlain is AppendPacketFrame for what nearly all frames are: kind, id, seq, body and time-out. What stands before the body is put
-// together first, and its length in front of it.
+// appendPlain is AppendPacketFrame for what nearly all frames are: kind, id, seq, body and time-out.
 func appendPlain(dst []byte, f *Frame) []byte {
+	dst = append(AppendPacketHead(dst, f), f.Body...)
+	if f.TimeoutMs == 0 {
+		return dst
+	}
+	return appendNumber(dst, frameTimeout, uint64(f.TimeoutMs))
+}
+
+// AppendPacketHead is AppendPacketFrame up to the body, for those who have another way for that: the body is what has to follow. f has a kind,
+// an id, a seq and a body at most.
+func AppendPacketHead(dst []byte, f *Frame) []byte {
+	// The fields first, and their length in front of them.
 	const room = 11 // for the frame's own tag and length
 	var h [room + 11 + 6 + 11 + 11]byte
 	i := room
@@ -86,11 +96,7 @@ func appendPlain(dst []byte, f *Frame) []byte {
 		putUvarint(h[:], from+1, uint64(n))
 	}
 	h[from] = packetFrames<<3 | byte(protowire.BytesType)
-	dst = append(append(dst, h[from:i]...), f.Body...)
-	if f.TimeoutMs == 0 {
-		return dst
-	}
-	return appendNumber(dst, frameTimeout, uint64(f.TimeoutMs))
+	return append(dst, h[from:i]...)
 }
 
 // size is the number of bytes that appendFrame appends.
