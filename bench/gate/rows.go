@@ -284,7 +284,7 @@ func (b *Bench) measureDeaf(of *host) (share float64, err error) {
 		err = fmt.Errorf("bench: %d deliveries to clients that read are missing", with.missing)
 	}
 	b.deaf = float64(quantile(with.late, 0.99)) / float64(quantile(without.late, 0.99))
-	return float64(with.memory-without.memory) / float64(n*queueBytes), err
+	return float64(max(0, with.memory-without.memory)) / float64(n*queueBytes), err
 }
 
 // measureStorm is the time until nearly all clients of a gate that drains have come back.
