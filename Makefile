@@ -49,12 +49,14 @@ $(LINT): tools/go.mod
 proto: ## compile the .proto files to Go
 	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto
 	$(PROTO_GO) -I proto,examples/chat/proto chat/chat.proto
+	$(PROTO_GO) -I proto,examples/friend/proto friend/friend.proto
 	$(PROTO_GO) -I proto,bench/proto bench/bench.proto
 	$(PROTO_GO) -I proto,test/chaos/proto chaos/chaos.proto
 
 proto-check: ## fail when generated Go differs from the .proto files
 	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto
 	$(PROTO_GO) -check -I proto,examples/chat/proto chat/chat.proto
+	$(PROTO_GO) -check -I proto,examples/friend/proto friend/friend.proto
 	$(PROTO_GO) -check -I proto,bench/proto bench/bench.proto
 	$(PROTO_GO) -check -I proto,test/chaos/proto chaos/chaos.proto
 

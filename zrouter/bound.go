@@ -65,7 +65,7 @@ func (c *Context[S]) Unbind(s zmsg.SessionRef) error { return c.cell.res.unbind(
 func (c *Context[S]) Sessions() []zmsg.SessionRef { return c.cell.res.bound.sessions() }
 
 // PushAll sends msg to each session that is bound to the object. It must not be changed afterwards. Errors: what the gates or the bus say, joined;
-// ErrHandoff while the object is handed over. As Dirty it may be called in any turn of the object's actor.
+// ErrHandoff while the object is handed over.
 func (c *Context[S]) PushAll(msg proto.Message, opts ...zactor.PushOption) error {
 	p, err := push(msg, opts)
 	if err != nil {
@@ -74,8 +74,7 @@ func (c *Context[S]) PushAll(msg proto.Message, opts ...zactor.PushOption) error
 	return c.cell.res.pushTo(nil, &p)
 }
 
-// Push sends msg to a session, in order with PushAll where it is bound to the object. It must not be changed afterwards. Errors: as PushAll. As Dirty it
-// may be called in any turn of the object's actor, where the Push of the actor's own Context knows nothing of bound sessions.
+// Push sends msg to a session, in order with PushAll where it is bound to the object. It must not be changed afterwards. Errors: as PushAll.
 func (c *Context[S]) Push(to zmsg.SessionRef, msg proto.Message, opts ...zactor.PushOption) error {
 	r := c.cell.res
 	if !r.bound.has(to) {

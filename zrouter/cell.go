@@ -27,7 +27,8 @@ var reasonNames = [...]string{"released", "fenced", "panicked", "moved"}
 // String returns released, fenced, panicked or moved.
 func (r Reason) String() string { return reasonNames[r] }
 
-// Context is what a handler of an object knows: that of its actor, and the object. It is valid only while the handler runs.
+// Context is what a handler of an object knows: that of its actor, and the object. It is valid only while the handler runs: what runs later, in a
+// timer or behind an answer, gets the one of its turn.
 type Context[S any] struct {
 	*zactor.Context
 	cell *cell[S]
@@ -49,7 +50,6 @@ func (c *Context[S]) Key() zmsg.Key { return c.cell.res.o.key }
 func (c *Context[S]) Version() zmsg.RouteVersion { return c.cell.res.version }
 
 // Dirty says that the state has changed: it is saved within the kind's save delay, and before the answer where that is durable.
-// It may be called in any turn of the object's actor: also in a timer, or in what Then or Async continues with.
 func (c *Context[S]) Dirty() { c.cell.res.markDirty() }
 
 // Save is Dirty, and has the answer wait until the state is in the store, whatever the kind says.
@@ -94,7 +94,7 @@ func (c *cell[S]) OnStart(zc *zactor.Context) (err error) {
 		return fmt.Errorf("zrouter: loading %s: %w", rec.Key, err)
 	}
 	c.res.cell = c
-	c.ctx = Context[S]{zc, c}
+	c.in(zc)
 	if len(rec.Attachment) > 0 {
 		c.given = new(handoffpb.Attachment)
 		if err := proto.Unmarshal(rec.Attachment, c.given); err != nil {
@@ -131,8 +131,7 @@ func (c *cell[S]) OnStop(zc *zactor.Context, _ zactor.Reason) {
 	defer c.res.ended()
 	why := c.res.closing()
 	if f := c.shared.kind.OnDeactivate; f != nil && c.up {
-		c.ctx = Context[S]{zc, c}
-		f(&c.ctx, why)
+		f(c.in(zc), why)
 	}
 	c.res.left(why)
 }
@@ -147,7 +146,7 @@ func (c *cell[S]) enter(zc *zactor.Context) (done bool, err error) {
 	if done, err = c.res.begin(zc.Message(), nil); done || err != nil {
 		return done, err
 	}
-	c.ctx = Context[S]{zc, c}
+	c.in(zc)
 	return false, nil
 }
 
@@ -160,7 +159,7 @@ func (c *cell[S]) later(zc *zactor.Context, run func() error) {
 			c.later(zc, run)
 			return
 		}
-		c.ctx = Context[S]{zc, c}
+		c.in(zc)
 		_ = run() // nobody waits for it
 	})
 }
@@ -168,7 +167,7 @@ func (c *cell[S]) later(zc *zactor.Context, run func() error) {
 // handoff implements stateful.
 func (c *cell[S]) handoff(zc *zactor.Context, private []byte) (attachment []byte, agreed bool, err error) {
 	k := &c.shared.kind
-	c.ctx = Context[S]{zc, c}
+	c.in(zc)
 	if k.BeforeRemove != nil {
 		if err := k.BeforeRemove(&c.ctx); err != nil {
 			return nil, false, &vetoError{fmt.Errorf("BeforeRemove: %w", err)}
@@ -188,7 +187,6 @@ func (c *cell[S]) handoff(zc *zactor.Context, private []byte) (attachment []byte
 func (c *cell[S]) aborted(zc *zactor.Context) {
 	c.res.unseal()
 	if f := c.shared.kind.RemoveAborted; f != nil {
-		c.ctx = Context[S]{zc, c}
-		f(&c.ctx)
+		f(c.in(zc))
 	}
 }

@@ -66,8 +66,7 @@ func (m *Manager[S]) Do(ctx context.Context, k zmsg.Key, fn func(c *Context[S]) 
 	var failed error
 	_, err := m.set.await(ctx, k, order{req: entry.Req{Own: true, Work: true, Durable: m.kind.set.Durable == On}, work: func(zc *zactor.Context) {
 		c := zc.Actor().(*cell[S])
-		c.ctx = Context[S]{zc, c}
-		failed = fn(&c.ctx)
+		failed = fn(c.in(zc))
 	}})
 	if err != nil {
 		return err

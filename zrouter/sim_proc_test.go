@@ -262,9 +262,7 @@ func (p *simProc) kind() Kind[*testpb.Log] {
 			}
 			w.oracle.loaded(p, c)
 			if w.chance(w.cfg.ticks) {
-				c.After(w.between(50*time.Millisecond, 2*time.Second), func(zc *zactor.Context) {
-					w.oracle.ticks(p, &Context[*testpb.Log]{zc, zc.Actor().(*cell[*testpb.Log])})
-				})
+				c.After(w.between(50*time.Millisecond, 2*time.Second), func(c *ctx) { w.oracle.ticks(p, c) })
 			}
 			return nil
 		},

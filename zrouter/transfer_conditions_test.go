@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"zgame/zactor"
 	"zgame/zmsg"
 	"zgame/zrouter"
 	"zgame/zrouter/internal/testpb"
@@ -26,7 +25,7 @@ func TestConditionStateAndAttachment(t *testing.T) {
 		kind := func(node string) zrouter.AnyKind {
 			k := logs()
 			timer := func(c *logContext, n int) {
-				c.Every(time.Millisecond, func(*zactor.Context) {
+				c.Every(time.Millisecond, func(*logContext) {
 					select {
 					case ticks <- node + strconv.Itoa(n):
 					default:

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"zgame/zactor"
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
 	"zgame/zrouter"
@@ -119,7 +118,7 @@ func endLogin(c *userContext, l *userpb.Login, code uint32, text string) {
 
 // endLater looks, a while from now, whether what was to be closed is.
 func endLater(c *userContext) {
-	c.After(endAgain, func(*zactor.Context) {
+	c.After(endAgain, func(c *userContext) {
 		there := false
 		for _, l := range c.State().GetLogins() {
 			if e := l.GetEnd(); e != nil {

@@ -1,0 +1,11 @@
+package friend
+
+import (
+	"zgame/znode"
+	"zgame/zrouter"
+)
+
+// App returns the example as a program for zcli.Main.
+func App() znode.App {
+	return znode.App{Name: "zgame friend", Objects: func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{Lists()} }}
+}
