@@ -8,15 +8,15 @@ import "syscall"
 // than len(b) with a nil error: the socket refused the rest.
 func writeNonblocking(fd uintptr, b []byte) (n int, err error) {
 	for n < len(b) {
-		m, err := syscall.Write(int(fd), b[n:])
+		m, errno := writeNow(fd, b[n:])
 		switch {
 		case m > 0:
 			n += m
-		case err == syscall.EINTR:
-		case err == syscall.EAGAIN, err == nil:
+		case errno == syscall.EINTR:
+		case errno == syscall.EAGAIN, errno == 0:
 			return n, nil
 		default:
-			return n, err
+			return n, errno
 		}
 	}
 	return n, nil
@@ -25,15 +25,15 @@ func writeNonblocking(fd uintptr, b []byte) (n int, err error) {
 // readNonblocking reads what the socket fd has; again says that it has nothing now.
 func readNonblocking(fd uintptr, b []byte) (n int, again bool, err error) {
 	for {
-		n, err = syscall.Read(int(fd), b)
-		switch err {
-		case nil:
+		n, errno := readNow(fd, b)
+		switch errno {
+		case 0:
 			return n, false, nil
 		case syscall.EINTR:
 		case syscall.EAGAIN:
 			return 0, true, nil
 		default:
-			return 0, false, err
+			return 0, false, errno
 		}
 	}
 }
