@@ -297,7 +297,8 @@ func BenchmarkBroadcast(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle reports the memory of an idle session, the client's bare socket included.
+// BenchmarkIdle reports the memory of an idle session, the client's bare socket included: of one that ends with its connection, and of one that is kept
+// for a client that has acknowledged everything.
 func BenchmarkIdle(b *testing.B) {
 	const n = 2000
 	memory := func() float64 {
@@ -307,20 +308,36 @@ func BenchmarkIdle(b *testing.B) {
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapInuse + m.StackInuse)
 	}
-	r := newRig(b, func(c *Config) { c.Logger, c.MaxPerIP = nil, -1 })
-	before := memory()
-	conns := make([]raw, n)
-	for i := range conns {
-		conns[i] = r.dialRaw(true)
-		conns[i].hello("ann")
-	}
-	per := (memory() - before) / n
-	for b.Loop() {
-		_ = r.Sessions()
-	}
-	b.ReportMetric(per, "B/session")
-	for _, c := range conns {
-		_ = c.Close()
+	for _, kind := range []string{"plain", "kept"} {
+		b.Run(kind, func(b *testing.B) {
+			r := newRig(b, func(c *Config) { c.Logger, c.MaxPerIP = nil, -1 })
+			before := memory()
+			conns := make([]raw, n)
+			for i := range conns {
+				conns[i] = r.dialRaw(true)
+				ref := conns[i].hello("ann")
+				if kind == "plain" {
+					continue
+				}
+				s, err := r.Session(ref)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.resume = &resumption{window: time.Minute, shown: true}
+				if err := s.Push(&zmsg.Push{ID: 1, Body: make([]byte, 100)}); err != nil {
+					b.Fatal(err)
+				}
+				s.ack(s.c.Load(), 1, 0)
+			}
+			per := (memory() - before) / n
+			for b.Loop() {
+				_ = r.Sessions()
+			}
+			b.ReportMetric(per, "B/session")
+			for _, c := range conns {
+				_ = c.Close()
+			}
+		})
 	}
 }
 

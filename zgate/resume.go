@@ -34,8 +34,7 @@ type resumption struct {
 	two    bool   // there is one before
 	shown  bool   // the client has shown that it has a token at all: nobody else could come back
 
-	how   ending // suspended: how the connection ended
-	until int64  // suspended: and how long the session waits
+	until int64 // suspended: how long the session waits; how its connection ended says c.q.closed
 	wait  []chan struct{}
 }
 
@@ -169,7 +168,6 @@ func (s *Session) parkLocked(c *conn) (suspended bool) {
 	}
 	g.active.Add(-1)
 	s.state = stateSuspended
-	s.resume.how = c.q.closed
 	s.resume.until = g.now() + int64(s.resume.window)
 	g.count.Suspended.Inc()
 	g.count.Suspends.With(c.q.closed.code.String()).Inc()
@@ -199,7 +197,7 @@ func (s *Session) lapse(c *conn, now int64) (next int64) {
 		return until
 	}
 	s.state = stateEnded
-	how := s.resume.how
+	how := c.q.closed
 	how.text = "did not come back within " + s.resume.window.String() + ": " + how.text
 	c.q.mu.Unlock()
 	s.endAway(c, how)
@@ -361,7 +359,7 @@ func (s *Session) takeLocked(old, c *conn, cl *claim) *violation {
 	s.state = stateActive
 	g.suspended.Add(-1)
 	g.count.Suspended.Dec()
-	r.how, r.until = ending{}, 0
+	r.until = 0
 	before := r.log.Bytes()
 	gap := r.log.Resume(cl.last, g.now())
 	g.kept.Add(int64(r.log.Bytes() - before))

@@ -47,14 +47,19 @@ type Limits struct {
 
 // Log is what a session was sent and is not known to have arrived. The zero Log is empty.
 type Log struct {
+	*held        // nil: nothing
+	gone  uint64 // number of the newest push that is not here any more
+	blind bool   // a notice is missing
+}
+
+// held is what a Log has while it has something.
+type held struct {
 	segs   []segment
 	room   [2]segment // for segs
 	shared [][]byte   // bodies of records that lie elsewhere, in their order
 	taken  int        // of shared
 	count  int
 	bytes  int
-	gone   uint64 // number of the newest push that is not here any more
-	blind  bool   // a notice is missing
 
 	answers []answer // responses of connections before, the oldest first
 }
@@ -85,6 +90,7 @@ const (
 var (
 	smallChunks = sync.Pool{New: func() any { return &chunk{make([]byte, 0, smallChunk)} }}
 	largeChunks = sync.Pool{New: func() any { return &chunk{make([]byte, 0, largeChunk)} }}
+	helds       = sync.Pool{New: func() any { return new(held) }}
 )
 
 func (c *chunk) free() {
@@ -97,10 +103,29 @@ func (c *chunk) free() {
 }
 
 // Len is the number of records.
-func (l *Log) Len() int { return l.count + len(l.answers) }
+func (l *Log) Len() int {
+	if l.held == nil {
+		return 0
+	}
+	return l.count + len(l.answers)
+}
 
 // Bytes is what the records count, which is nearly what they use.
-func (l *Log) Bytes() int { return l.bytes }
+func (l *Log) Bytes() int {
+	if l.held == nil {
+		return 0
+	}
+	return l.bytes
+}
+
+// settle gives the memory of a Log back that holds nothing any more.
+func (l *Log) settle() {
+	if l.held != nil && l.Len() == 0 {
+		*l.held = held{shared: l.shared[:0]}
+		helds.Put(l.held)
+		l.held = nil
+	}
+}
 
 // Gone is the number of the newest push that is not here any more: it has arrived, or was dropped.
 func (l *Log) Gone() uint64 { return l.gone }
@@ -117,6 +142,9 @@ func (l *Log) Response(seq uint64, body []byte, now int64) { l.add(Response, seq
 func (l *Log) Notice(body []byte, now int64) { l.add(Notice, 0, 0, body, false, now) }
 
 func (l *Log) add(kind Kind, n uint64, id uint32, body []byte, own bool, now int64) {
+	if l.held == nil {
+		l.held = helds.Get().(*held)
+	}
 	share := own && len(body) >= smallChunk || len(body) > largeChunk-maxHead
 	if share {
 		if !own {
@@ -169,6 +197,9 @@ type cursor struct{ seg, at, shared int }
 
 // read returns the record at c and moves c behind it; false at the end.
 func (l *Log) read(c *cursor) (it Item, ok bool) {
+	if l.held == nil {
+		return it, false
+	}
 	for c.seg < len(l.segs) {
 		b := l.segs[c.seg].c.b
 		if c.at >= len(b) {
@@ -202,7 +233,7 @@ func (l *Log) uvarint(b []byte, c *cursor) uint64 {
 
 // front is where the oldest record is.
 func (l *Log) front() cursor {
-	if len(l.segs) == 0 {
+	if l.held == nil || len(l.segs) == 0 {
 		return cursor{}
 	}
 	return cursor{at: l.segs[0].at, shared: l.taken}
@@ -245,6 +276,9 @@ func (l *Log) shift() {
 
 // Ack takes off what has arrived: the push with that number, the response with that seq, and all that was sent before either of them. What is not here is ignored.
 func (l *Log) Ack(push, response uint64) {
+	if l.held == nil {
+		return
+	}
 	upto := 0
 	c := l.front()
 scan:
@@ -262,10 +296,14 @@ scan:
 	for range upto {
 		l.pop()
 	}
+	l.settle()
 }
 
 // Trim lets the oldest records go until the others are within the limits, and returns how many those were. A body that is above the limit alone goes as well.
 func (l *Log) Trim(lim *Limits, now int64) (dropped int) {
+	if l.held == nil {
+		return 0
+	}
 	for len(l.answers) > 0 && (l.over(lim) || l.answers[0].at < now-lim.Age) {
 		l.bytes -= len(l.answers[0].body) + overhead
 		l.answers[0] = answer{}
@@ -279,6 +317,7 @@ func (l *Log) Trim(lim *Limits, now int64) (dropped int) {
 		l.blind = l.blind || it.Kind == Notice
 		dropped++
 	}
+	l.settle()
 	return dropped
 }
 
@@ -301,12 +340,12 @@ func (l *Log) Resume(last uint64, now int64) Gap {
 		gap = Gap{last + 1, l.gone}
 	}
 	l.blind = false
+	if l.held == nil {
+		return gap
+	}
 	// All of it once more, without the responses.
 	old := *l
-	if len(old.segs) > 0 && &old.segs[0] == &l.room[0] {
-		old.segs = old.room[:len(old.segs)]
-	}
-	*l = Log{gone: old.gone, answers: old.answers}
+	l.held = &held{answers: old.answers}
 	for i := range l.answers {
 		l.bytes += len(l.answers[i].body) + overhead
 	}
@@ -326,6 +365,7 @@ func (l *Log) Resume(last uint64, now int64) Gap {
 	for i := range old.segs {
 		old.segs[i].c.free()
 	}
+	l.settle()
 	return gap
 }
 
@@ -353,10 +393,14 @@ func (l *Log) Missed() iter.Seq[Item] {
 
 // Answer returns the response to the request with seq, which was sent on a connection before, and takes it off: it is to be sent, and added, once more.
 func (l *Log) Answer(seq uint64) (body []byte, ok bool) {
+	if l.held == nil {
+		return nil, false
+	}
 	for i := range l.answers {
 		if a := l.answers[i]; a.seq == seq {
 			l.bytes -= len(a.body) + overhead
 			l.answers = append(l.answers[:i], l.answers[i+1:]...)
+			l.settle()
 			return a.body, true
 		}
 	}
@@ -375,8 +419,11 @@ func (l *Log) Sent(seq uint64) bool {
 
 // Clear lets everything go.
 func (l *Log) Clear() {
+	if l.held == nil {
+		return
+	}
 	for i := range l.segs {
 		l.segs[i].c.free()
 	}
-	*l = Log{gone: l.gone}
+	l.held = nil
 }
