@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 )
 
 // A gate that joined the cluster again closes the sessions that the others have forgotten, and goes on for new ones.
@@ -52,8 +53,13 @@ func TestRejoinRacesLogin(t *testing.T) {
 					return
 				}
 				defer c.ws.end()
-				c.hello("ann")
-				if c.welcome.GetEpoch() != now.Epoch {
+				c.control(&wirepb.Control{Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{Token: "ann"}}})
+				switch m := c.nextControl(); {
+				case m.GetClosing() != nil: // before it was told of a session
+					if code := m.GetClosing().GetCode(); code != uint32(CloseRejoined) {
+						t.Errorf("closed with %d", code)
+					}
+				case m.GetWelcome().GetEpoch() != now.Epoch:
 					c.closedWith(CloseRejoined)
 				}
 			})
