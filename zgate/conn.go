@@ -34,54 +34,62 @@ const (
 // conn is one connection of a client: the socket, gorilla's reading side, and the queue out. It is the net.Conn that
 // gorilla has, so that it sees every byte that comes in and decides about every byte that goes out.
 type conn struct {
+	// What every push touches, first and together: a broadcast goes through thousands of connections, none of which is in a cache.
+
 	// Set at construction.
-	g      *Gate
-	nc     net.Conn        // the socket
-	remote netip.AddrPort  // what a proxy says of it, from the handshake on
-	raw    syscall.RawConn // nil: no writes without blocking (TLS, pipes, systems without)
-	try    func(fd uintptr) bool
-
-	// Set during the handshake, before anybody else has the conn.
-	tr net.Conn // what is read and written: nc, or TLS over it
-	ws *websocket.Conn
-
-	// Owned by the reading goroutine.
-	guard    guard
-	upgraded bool   // gorilla's writes are not ours any more
-	known    bool   // not counted as unauthenticated any more
-	counted  bool   // against MaxPerIP
-	readErr  error  // why the transport failed
-	wsFailed bool   // gorilla reads no more
-	control  bucket // of heartbeats
-
-	in     *chunk        // what has come and has not been taken yet, nil if nothing
-	inAt   int           // how much of it has been taken
-	buf    *bytes.Buffer // of the message that is being handled, nil: it lies in in
-	readAt time.Time     // when something came the last time
-	traces uint64        // what the last trace id was made of
-	reads  int           // since the socket had nothing
-	readN  int
-	onRead func(fd uintptr) bool
+	g   *Gate
+	raw syscall.RawConn // nil: no writes without blocking (TLS, pipes, systems without)
+	try func(fd uintptr) bool
 
 	// Owned by whoever has set q.writing.
 	wrote    int
 	wroteErr error
-
-	// Owned by the wheel's goroutine.
-	pinged int64 // what heard was at our last ping
 
 	// Atomic.
 	phase      atomic.Int32
 	text       atomic.Bool // the client speaks JSON
 	corked     atomic.Bool // the reader is at work and flushes before it blocks
 	closingNow atomic.Bool // what is read is not looked at any more
-	heard      atomic.Int64
-	deadline   atomic.Int64 // of the phase
-	session    atomic.Pointer[Session]
-	guest      atomic.Pointer[Session] // sends requests before login; nil: there were none
+
+	q queue
+
+	// What reading touches.
+
+	// Owned by the reading goroutine.
+	in       *chunk        // what has come and has not been taken yet, nil if nothing
+	inAt     int           // how much of it has been taken
+	buf      *bytes.Buffer // of the message that is being handled, nil: it lies in in
+	readAt   time.Time     // when something came the last time
+	traces   uint64        // what the last trace id was made of
+	reads    int           // since the socket had nothing
+	readN    int
+	onRead   func(fd uintptr) bool
+	readErr  error // why the transport failed
+	guard    guard
+	upgraded bool   // gorilla's writes are not ours any more
+	known    bool   // not counted as unauthenticated any more
+	counted  bool   // against MaxPerIP
+	wsFailed bool   // gorilla reads no more
+	control  bucket // of heartbeats
+
+	// Atomic.
+	heard    atomic.Int64
+	deadline atomic.Int64 // of the phase
+	session  atomic.Pointer[Session]
+	guest    atomic.Pointer[Session] // sends requests before login; nil: there were none
 
 	timer wheelEntry
-	q     queue
+
+	// Set at construction.
+	nc     net.Conn       // the socket
+	remote netip.AddrPort // what a proxy says of it, from the handshake on
+
+	// Set during the handshake, before anybody else has the conn.
+	tr net.Conn // what is read and written: nc, or TLS over it
+	ws *websocket.Conn
+
+	// Owned by the wheel's goroutine.
+	pinged int64 // what heard was at our last ping
 }
 
 // op is the websocket message type that the client reads.

@@ -203,6 +203,7 @@ func (g *Gate) accept(l net.Listener) {
 // admit gives a new connection a goroutine, or closes it where a limit is reached.
 func (g *Gate) admit(nc net.Conn) {
 	c := &conn{g: g, nc: nc, remote: addrPort(nc.RemoteAddr())}
+	c.q.segs, c.q.hand = c.q.room[0:0:1], c.q.room[1:1:2]
 	c.timer.conn = c
 	c.heard.Store(g.now())
 	c.control = bucket{tokens: controlBurst, last: g.now()}

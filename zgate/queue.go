@@ -82,6 +82,8 @@ type queue struct {
 	closed  ending
 
 	peerDone bool // the client has sent its close frame
+
+	room [2]segment // for segs and hand, while neither has more than one
 }
 
 // ending is how a connection ended; code 0: it has not.
