@@ -18,7 +18,7 @@ type counters struct {
 	// Resume.
 	suspendFull, againAnswered, againFlying, againForgotten zmetrics.Counter
 	// The directory of users.
-	logins                  [zmsg.Refused + 1]zmetrics.Counter
+	logins                  [zmsg.Lapsed + 1]zmetrics.Counter
 	loginAgain, loginFailed zmetrics.Counter
 	// Encodes.
 	encodePB, encodeText zmetrics.Counter

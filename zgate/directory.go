@@ -36,43 +36,41 @@ func (c *conn) hold() {
 	c.q.hold = true
 }
 
-// sendWelcome ends the hold: m goes ahead of what waits.
-func (c *conn) sendWelcome(m *wirepb.Control) {
-	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}
-	frame, err := c.encode(nil, &f)
+// release ends the hold: first goes ahead of what waits.
+func (c *conn) release(first ...*wirepb.Control) {
 	q := &c.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.hold || err != nil {
-		return // closed meanwhile; nothing in it can fail
+	if !q.hold {
+		return // closed meanwhile
 	}
 	waits := q.segs
 	q.hold, q.segs = false, nil
-	c.frameLocked(c.op(), frame)
+	for _, m := range first {
+		c.controlLocked(m)
+	}
 	q.segs = append(q.segs, waits...)
 	c.flushLocked()
 }
 
-// bindUser asks the Directory about the session of a new connection. It returns why the client is not let in.
-func (g *Gate) bindUser(c *conn, s *Session) *violation {
-	d := g.cfg.Directory
-	if d == nil {
-		return nil
+// bindUser asks the Directory about the session of a new connection. A violation says that it could not be asked.
+func (g *Gate) bindUser(c *conn, s *Session, before *token) (zmsg.Admission, *violation) {
+	if g.cfg.Directory == nil {
+		return zmsg.Admitted, nil
 	}
 	c.enter(phaseAuth, g.cfg.AuthTimeout+time.Second)
-	number, a, err := g.askDirectory(s)
+	number, a, err := g.askDirectory(s, before)
+	c.readAt = time.Now() // what came with the Hello has its time from now on
 	switch {
 	case err != nil && zmsg.CodeOf(err) == zmsg.CodeBadRequest:
-		return &violation{CloseUnauthorized, "no id of a user: " + zmsg.ErrorReply(err).Text}
+		return a, &violation{CloseUnauthorized, "no id of a user: " + zmsg.ErrorReply(err).Text}
 	case err != nil:
 		c.close(CloseUnavailable, unavailable, closing{delay: time.Second/2 + rand.N(time.Second)})
-		return &violation{CloseUnavailable, unavailable}
-	case a != zmsg.Admitted:
-		v := turnedAway(a)
-		return &v
+		return a, &violation{CloseUnavailable, unavailable}
+	case a == zmsg.Admitted:
+		s.login.Store(number)
 	}
-	s.login.Store(number)
-	return nil
+	return a, nil
 }
 
 const unavailable = "logins are not possible now"
@@ -84,11 +82,19 @@ func turnedAway(a zmsg.Admission) violation {
 	return violation{CloseReplaced, "logged in elsewhere"}
 }
 
-// askDirectory makes the session known, within AuthTimeout.
-func (g *Gate) askDirectory(s *Session) (number uint64, a zmsg.Admission, err error) {
+// askDirectory makes the session known, within AuthTimeout, as one that goes on with the session of the token before, if it is not nil.
+func (g *Gate) askDirectory(s *Session, before *token) (number uint64, a zmsg.Admission, err error) {
 	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.AuthTimeout)
 	defer cancel()
 	l := zmsg.Login{User: s.user, Session: s.ref, Number: s.login.Load(), Most: max(0, g.cfg.UserSessions), Refuse: g.cfg.SecondLogin == RefuseNewest}
+	if s.resume != nil {
+		own := s.lock()
+		l.Window, l.Proof = s.resume.window, s.resume.secret.proof()
+		own.q.mu.Unlock()
+	}
+	if before != nil {
+		l.Resumes, l.Claim = before.ref, before.secret.proof()
+	}
 	number, a, err = g.cfg.Directory.Bind(ctx, l)
 	switch {
 	case err != nil:
@@ -131,20 +137,24 @@ func (g *Gate) unknownLocked(o *boundObject) {
 	}
 	r := &g.rebinds
 	for _, s := range o.sessions {
-		if d.KeyOf(s.user) != o.key {
-			continue
+		if d.KeyOf(s.user) == o.key {
+			r.add(g, s)
 		}
-		r.mu.Lock()
-		if r.waiting == nil {
-			r.waiting = make(map[*Session]struct{})
-		}
-		r.waiting[s] = struct{}{}
-		if r.running < maxRebinders && g.enlist() {
-			r.running++
-			// Owned by the gate; ends when no session waits, or when the gate shuts down; Shutdown waits for it.
-			go g.rebind()
-		}
-		r.mu.Unlock()
+	}
+}
+
+// add has the session made known again, soon.
+func (r *rebinds) add(g *Gate, s *Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == nil {
+		r.waiting = make(map[*Session]struct{})
+	}
+	r.waiting[s] = struct{}{}
+	if r.running < maxRebinders && g.enlist() {
+		r.running++
+		// Owned by the gate; ends when no session waits, or when the gate shuts down; Shutdown waits for it.
+		go g.rebind()
 	}
 }
 
@@ -204,7 +214,7 @@ func (s *Session) over() bool {
 
 // again makes a session known to the Directory again. It reports false where that has to be tried once more.
 func (g *Gate) again(s *Session) bool {
-	number, a, err := g.askDirectory(s)
+	number, a, err := g.askDirectory(s, nil)
 	switch {
 	case err != nil:
 		return false

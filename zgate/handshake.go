@@ -345,38 +345,60 @@ func (g *Gate) newSession(c *conn, user string, h *wirepb.Hello, refused refusal
 	if err != nil {
 		return nil, &violation{CloseInternal, "internal error"}
 	}
-	s := &Session{
-		g: g, user: user, client: cut(h.GetClient(), 64), ref: zmsg.SessionRef{Gate: g.self.Ref(), ID: id, Gen: 1},
+	s, a, v := g.startSession(c, user, h, zmsg.SessionRef{Gate: g.self.Ref(), ID: id, Gen: 1}, nil)
+	if v == nil && a != zmsg.Admitted {
+		turned := turnedAway(a)
+		v = &turned
 	}
+	if v != nil {
+		return nil, v // the end of the session is that of the connection
+	}
+	s.open(c, s.welcome(false, refused))
+	return s, nil
+}
+
+// startSession makes a session, holds what is sent to it, and asks the Directory. before is the token of the session that it goes on with, nil: none.
+func (g *Gate) startSession(c *conn, user string, h *wirepb.Hello, ref zmsg.SessionRef, before *token) (*Session, zmsg.Admission, *violation) {
+	var err error
+	s := &Session{g: g, user: user, client: cut(h.GetClient(), 64), ref: ref}
 	s.c.Store(c)
 	if window := min(g.cfg.ResumeWindow, time.Duration(h.GetResumeWindowMs())*time.Millisecond); window > 0 {
 		s.resume = &resumption{window: window}
 		if s.resume.secret, err = newSecret(); err != nil {
-			return nil, &violation{CloseInternal, "internal error"}
+			return nil, 0, &violation{CloseInternal, "internal error"}
 		}
 	}
-	now := g.now()
-	s.rate = newRates(g.allowed, now)
+	s.rate = newRates(g.allowed, g.now())
+	if before != nil {
+		s.pushes = h.GetLastPush()
+		s.requests.resumed(h.GetLastSeq())
+	}
 	if int(g.active.Add(1)) > g.cfg.MaxSessions {
 		g.active.Add(-1)
-		return nil, &violation{CloseOverloaded, "the gate is full"}
+		return nil, 0, &violation{CloseOverloaded, "the gate is full"}
 	}
-	g.count.Sessions.Inc()
 	// What is pushed to it from here on waits behind the Welcome.
 	c.hold()
-	g.sessions.put(s)
-	c.session.Store(s)
-	if v := g.bindUser(c, s); v != nil {
-		return nil, v // its end is that of the connection
+	if !g.sessions.put(s) {
+		g.active.Add(-1)
+		return nil, 0, &violation{CloseLoginTimeout, "the client is at work on another connection"} // both with one token
 	}
+	g.count.Sessions.Inc()
+	c.session.Store(s)
+	a, v := g.bindUser(c, s, before)
+	return s, a, v
+}
+
+// open sends first, a Welcome, ahead of what has been held, and has the session begin.
+func (s *Session) open(c *conn, first ...*wirepb.Control) {
+	g := s.g
 	c.nowKnown()
 	c.guard.limit = int64(g.cfg.MaxMessage)
 	c.corked.Store(true) // the next read sends it
-	c.sendWelcome(s.welcome(false, refused))
+	c.release(first...)
 	c.phase.Store(phaseActive)
-	g.wheel.schedule(&c.timer, now+int64(c.pingAfter()))
+	g.wheel.schedule(&c.timer, g.now()+int64(c.pingAfter()))
 	s.passedBy(c)
-	return s, nil
 }
 
 // passedBy does what may have passed by before the session could be seen at c.

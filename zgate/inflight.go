@@ -57,6 +57,9 @@ func (t *inFlight) repeated() {
 	t.repeat = t.last
 }
 
+// resumed takes note, before anything has come, of the greatest seq that was seen at another gate.
+func (t *inFlight) resumed(last uint64) { t.last, t.repeat = last, last }
+
 // flying reports whether the request with seq waits for its response, or has it just now.
 func (t *inFlight) flying(seq uint64) bool {
 	t.mu.Lock()

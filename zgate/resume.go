@@ -286,7 +286,7 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 		return nil, refusedInvalid, nil
 	}
 	if !g.self.Is(t.ref.Gate) {
-		return nil, refusedExpired, nil
+		return g.adopted(c, user, h, &t)
 	}
 	s := g.sessions.get(t.ref.ID)
 	if s == nil {
@@ -400,6 +400,9 @@ func (s *Session) back(old, c *conn) {
 	c.readAt = time.Now() // the one before may have taken its time to end
 	g.wheel.schedule(&c.timer, min(s.requests.next(), g.now()+int64(c.pingAfter())))
 	s.passedBy(c)
+	if g.cfg.Directory != nil {
+		g.rebinds.add(g, s) // the proof of its token is another
+	}
 	g.log.Debug("session resumed", "session", s.ref.ID, "user", s.user)
 }
 

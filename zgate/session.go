@@ -321,14 +321,19 @@ func (t *sessions) get(id uint64) *Session {
 	return sh.m[id]
 }
 
-func (t *sessions) put(s *Session) {
+// put adds a session; false: there is one of its id.
+func (t *sessions) put(s *Session) bool {
 	sh := &t.shards[s.ref.ID%sessionShards]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.m == nil {
 		sh.m = make(map[uint64]*Session)
 	}
+	if sh.m[s.ref.ID] != nil {
+		return false
+	}
 	sh.m[s.ref.ID] = s
+	return true
 }
 
 // all returns those that there are.

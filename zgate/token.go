@@ -2,6 +2,7 @@ package zgate
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
@@ -38,6 +39,12 @@ func newSecret() (s secret, err error) {
 
 // is compares in a time that tells nothing.
 func (s *secret) is(t *secret) bool { return subtle.ConstantTimeCompare(s[:], t[:]) == 1 }
+
+// proof is a hash of the secret, for who is to recognise it and not to know it.
+func (s *secret) proof() []byte {
+	h := sha256.Sum256(s[:])
+	return h[:]
+}
 
 // among reports whether s is the secret of now or, while that is good as well, the one before.
 func (s *secret) among(now, before *secret, two bool) bool { return now.is(s) || two && before.is(s) }

@@ -36,7 +36,7 @@ type Gate struct {
 	// Repeats are requests that clients sent again after they came back, by what became of them: answered (the response as before),
 	// in_flight, forgotten (the response is not kept any more).
 	Repeats CounterVec
-	// Logins are what the directory of users said of sessions, by result: admitted, replaced, refused, again (a session was made known once
+	// Logins are what the directory of users said of sessions, by result: admitted, replaced, refused, lapsed (the session that it was to go on with is not known), again (a session was made known once
 	// more), failed (it could not be asked).
 	Logins CounterVec
 	// SubscribeFailures are failed joins and leaves of groups at the bus; they are tried again.

@@ -1,5 +1,7 @@
 package zmsg
 
+import "time"
+
 // Login is a session that a directory of users is told of.
 type Login struct {
 	User    string
@@ -11,6 +13,14 @@ type Login struct {
 	Most int
 	// Refuse says what becomes of one more than Most: it is refused; else the oldest is closed for it.
 	Refuse bool
+
+	// Window is for how long the session may be gone on with at another gate where its own is gone; 0: not at all.
+	Window time.Duration
+	// Proof is a hash of what the client's resume token holds. It changes with each token; the one before stays good.
+	Proof []byte
+	// Resumes is the session of another gate that this one goes on with, and Claim the Proof of its client's token. Zero: of none.
+	Resumes SessionRef
+	Claim   []byte
 }
 
 // Admission is what a directory of users says of a login.
@@ -21,9 +31,10 @@ const (
 	Admitted Admission = iota // the session is one of the user's
 	Replaced                  // it is none any more: the user has newer ones, and may have no more
 	Refused                   // it is none: the user has as many as he may
+	Lapsed                    // it is none: the directory does not know the session that it was to go on with, or the claim is false
 )
 
-var admissionNames = [...]string{"admitted", "replaced", "refused"}
+var admissionNames = [...]string{"admitted", "replaced", "refused", "lapsed"}
 
-// String returns admitted, replaced or refused.
+// String returns admitted, replaced, refused or lapsed.
 func (a Admission) String() string { return admissionNames[a] }

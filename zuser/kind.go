@@ -25,6 +25,12 @@ const (
 	closeRefused  = 3505
 )
 
+// And those with which a gate leaves its clients behind; 0 is what the own node says of a gate that is gone.
+const (
+	closeShutdown = 3001
+	closeRejoined = 3006
+)
+
 // freeAfter is how long the object of a user without a session stays in memory: who comes back soon costs the store nothing.
 const freeAfter = 2 * time.Minute
 
@@ -53,8 +59,14 @@ func Kind() zrouter.AnyKind {
 // activate binds the sessions of the saved state; those that have ended meanwhile are told of.
 func activate(c *userContext) error {
 	u := c.State()
-	u.Logins = slices.DeleteFunc(u.GetLogins(), func(l *userpb.Login) bool { return c.Bind(refOf(l.GetSession())) != nil })
-	if len(live(u.GetLogins())) < len(u.GetLogins()) {
+	u.Logins = slices.DeleteFunc(u.GetLogins(), func(l *userpb.Login) bool {
+		if l.GetLost() {
+			dropLater(c, l)
+			return false
+		}
+		return c.Bind(refOf(l.GetSession())) != nil
+	})
+	if slices.ContainsFunc(u.GetLogins(), func(l *userpb.Login) bool { return l.GetEnd() != nil }) {
 		endLater(c)
 	}
 	return nil
@@ -68,17 +80,38 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 	}
 	if i := find(u.GetLogins(), s); i >= 0 {
 		l := u.GetLogins()[i]
+		if renew(l, req.GetProof()) {
+			c.Dirty()
+		}
 		return &userpb.Bound{Number: l.GetNumber(), Admission: uint32(endedBy(l))}, c.Bind(s)
 	}
-	l := &userpb.Login{Session: req.GetSession(), Number: req.GetNumber()}
+	l := &userpb.Login{Session: req.GetSession(), Number: req.GetNumber(), WindowMs: req.GetWindowMs(), Proof: req.GetProof()}
+	have := live(u.GetLogins())
+	var before *userpb.Login // that it goes on with
 	fresh := l.GetNumber() == 0
-	if fresh {
+	switch {
+	case req.GetResumes() != nil:
+		i := find(u.GetLogins(), refOf(req.GetResumes()))
+		if i < 0 || u.GetLogins()[i].GetEnd() != nil || !proves(u.GetLogins()[i], req.GetClaim()) {
+			return &userpb.Bound{Admission: uint32(zmsg.Lapsed)}, nil
+		}
+		before, fresh = u.GetLogins()[i], false
+		l.Number = before.GetNumber()
+		have = slices.DeleteFunc(have, func(o *userpb.Login) bool { return o == before })
+	case fresh:
 		l.Number = nextNumber(u.GetLast(), c.Version())
 	}
-	a, end := admit(live(u.GetLogins()), l, fresh, int(req.GetMost()), req.GetRefuse())
+	a, end := admit(have, l, fresh, int(req.GetMost()), req.GetRefuse())
 	if a == zmsg.Admitted {
 		if err := c.Bind(s); err != nil {
 			return nil, err
+		}
+		switch {
+		case before == nil:
+		case before.GetLost():
+			u.Logins = slices.DeleteFunc(u.GetLogins(), func(o *userpb.Login) bool { return o == before })
+		default: // its gate lives, and did not answer the one where the client is
+			endLogin(c, before, closeReplaced, "continued at another gate")
 		}
 		u.Logins = insert(u.GetLogins(), l)
 		u.Last = max(u.GetLast(), l.GetNumber())
@@ -176,12 +209,33 @@ func look(c *userContext, _ *userpb.Look) (*userpb.Sessions, error) {
 	return a, err
 }
 
-// closed takes out a session that has ended; what is newer stays.
+// closed takes out a session that has ended; what is newer stays. One whose gate has left it behind may be gone on with for a while.
 func closed(c *userContext, e *wirepb.SessionClosed) error {
 	u := c.State()
-	if i := find(u.GetLogins(), zmsg.ClosedSession(e)); i >= 0 {
-		u.Logins = slices.Delete(u.GetLogins(), i, i+1)
-		c.Dirty()
+	i := find(u.GetLogins(), zmsg.ClosedSession(e))
+	if i < 0 {
+		return nil
 	}
+	l := u.GetLogins()[i]
+	switch leaves := e.GetCode() == 0 || e.GetCode() == closeShutdown || e.GetCode() == closeRejoined; {
+	case l.GetLost(): // told twice
+	case leaves && l.GetEnd() == nil && l.GetWindowMs() > 0:
+		l.Lost = true
+		dropLater(c, l)
+	default:
+		u.Logins = slices.Delete(u.GetLogins(), i, i+1)
+	}
+	c.Dirty()
 	return nil
+}
+
+// dropLater forgets a login whose gate is gone when no other has gone on with it.
+func dropLater(c *userContext, l *userpb.Login) {
+	c.After(time.Duration(l.GetWindowMs())*time.Millisecond, func(*zactor.Context) {
+		u := c.State()
+		before := len(u.GetLogins())
+		if u.Logins = slices.DeleteFunc(u.GetLogins(), func(o *userpb.Login) bool { return o == l }); len(u.GetLogins()) < before {
+			c.Dirty()
+		}
+	})
 }

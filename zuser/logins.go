@@ -1,7 +1,9 @@
 package zuser
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/subtle"
 	"slices"
 
 	"zgame/zmsg"
@@ -22,10 +24,10 @@ func find(logins []*userpb.Login, s zmsg.SessionRef) int {
 	return slices.IndexFunc(logins, func(l *userpb.Login) bool { return refOf(l.GetSession()) == s })
 }
 
-// live are the logins that are not being closed.
+// live are the logins whose clients can be reached: they are not being closed, and their gates are there.
 func live(logins []*userpb.Login) (out []*userpb.Login) {
 	for _, l := range logins {
-		if l.GetEnd() == nil {
+		if l.GetEnd() == nil && !l.GetLost() {
 			out = append(out, l)
 		}
 	}
@@ -59,6 +61,21 @@ func admit(have []*userpb.Login, l *userpb.Login, fresh bool, most int, refuse b
 		return a, slices.Delete(slices.Clone(end), i, i+1)
 	}
 	return zmsg.Admitted, end
+}
+
+// proves reports whether the claim is that of the login's client.
+func proves(l *userpb.Login, claim []byte) bool {
+	is := func(proof []byte) bool { return len(proof) > 0 && subtle.ConstantTimeCompare(proof, claim) == 1 }
+	return is(l.GetProof()) || is(l.GetBefore())
+}
+
+// renew takes note of the proof of a newer token. It reports whether that is news.
+func renew(l *userpb.Login, proof []byte) bool {
+	if len(proof) == 0 || bytes.Equal(l.GetProof(), proof) {
+		return false
+	}
+	l.Before, l.Proof = l.GetProof(), proof
+	return true
 }
 
 func refOf(s *userpb.Session) zmsg.SessionRef {

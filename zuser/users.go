@@ -41,7 +41,13 @@ func (u *Users) KeyOf(user string) zmsg.Key { return Key(user) }
 // Bind tells the directory of a session. It tries again where that may help, until ctx ends. It satisfies zgate.Directory.
 // Errors: why the directory could not be asked, as those of zrouter.Call.
 func (u *Users) Bind(ctx context.Context, l zmsg.Login) (number uint64, a zmsg.Admission, err error) {
-	req := &userpb.Bind{Session: wireOf(l.Session), Number: l.Number, Most: uint32(max(0, l.Most)), Refuse: l.Refuse}
+	req := &userpb.Bind{
+		Session: wireOf(l.Session), Number: l.Number, Most: uint32(max(0, l.Most)), Refuse: l.Refuse,
+		WindowMs: uint32(l.Window.Milliseconds()), Proof: l.Proof, Claim: l.Claim,
+	}
+	if !l.Resumes.IsZero() {
+		req.Resumes = wireOf(l.Resumes)
+	}
 	until := time.Now().Add(patience)
 	for wait := firstWait; ; wait = min(2*wait, mostWait) {
 		answer, err := ask[userpb.Bound](ctx, u, l.User, req)

@@ -641,6 +641,7 @@ type Hello struct {
 	Version        uint32                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`                                       // wire minor version the client knows
 	Client         string                 `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`                                          // name and version of the client library, for logs
 	ResumeWindowMs uint32                 `protobuf:"varint,6,opt,name=resume_window_ms,json=resumeWindowMs,proto3" json:"resume_window_ms,omitempty"` // for how long the session is to outlive a lost connection, at most; 0: not at all
+	LastSeq        uint64                 `protobuf:"varint,7,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`                        // resume: the greatest seq of a request so far: those up to it may have run
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -713,6 +714,13 @@ func (x *Hello) GetClient() string {
 func (x *Hello) GetResumeWindowMs() uint32 {
 	if x != nil {
 		return x.ResumeWindowMs
+	}
+	return 0
+}
+
+func (x *Hello) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
 	}
 	return 0
 }
@@ -2000,14 +2008,15 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\aclosing\x18\a \x01(\v2\x11.zgame.v1.ClosingH\x00R\aclosing\x12!\n" +
 	"\x03gap\x18\b \x01(\v2\r.zgame.v1.GapH\x00R\x03gap\x12-\n" +
 	"\awarning\x18\x10 \x01(\v2\x11.zgame.v1.WarningH\x00R\awarningB\t\n" +
-	"\acontrol\"\xae\x01\n" +
+	"\acontrol\"\xc9\x01\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06resume\x18\x02 \x01(\tR\x06resume\x12\x1b\n" +
 	"\tlast_push\x18\x03 \x01(\x04R\blastPush\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\rR\aversion\x12\x16\n" +
 	"\x06client\x18\x05 \x01(\tR\x06client\x12(\n" +
-	"\x10resume_window_ms\x18\x06 \x01(\rR\x0eresumeWindowMs\"\xb1\x03\n" +
+	"\x10resume_window_ms\x18\x06 \x01(\rR\x0eresumeWindowMs\x12\x19\n" +
+	"\blast_seq\x18\a \x01(\x04R\alastSeq\"\xb1\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +

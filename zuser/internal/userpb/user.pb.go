@@ -83,7 +83,11 @@ type Login struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
-	End           *End                   `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"` // set: it is being closed, and is none of the user's any more
+	End           *End                   `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`                            // set: it is being closed, and is none of the user's any more
+	Lost          bool                   `protobuf:"varint,4,opt,name=lost,proto3" json:"lost,omitempty"`                         // its gate is gone; another one may go on with it
+	WindowMs      uint32                 `protobuf:"varint,5,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // for so long
+	Proof         []byte                 `protobuf:"bytes,6,opt,name=proof,proto3" json:"proof,omitempty"`                        // hash of what its client's resume token holds
+	Before        []byte                 `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`                      // likewise, of the token before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +139,34 @@ func (x *Login) GetNumber() uint64 {
 func (x *Login) GetEnd() *End {
 	if x != nil {
 		return x.End
+	}
+	return nil
+}
+
+func (x *Login) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+func (x *Login) GetWindowMs() uint32 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+func (x *Login) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *Login) GetBefore() []byte {
+	if x != nil {
+		return x.Before
 	}
 	return nil
 }
@@ -264,9 +296,13 @@ func (x *End) GetText() string {
 type Bind struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // that the login was given; 0: it is a new one
-	Most          uint32                 `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`     // sessions that the user may have at once; 0: any number
-	Refuse        bool                   `protobuf:"varint,4,opt,name=refuse,proto3" json:"refuse,omitempty"` // the newest of too many is refused; else the oldest ends
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`                     // that the login was given; 0: it is a new one
+	Most          uint32                 `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`                         // sessions that the user may have at once; 0: any number
+	Refuse        bool                   `protobuf:"varint,4,opt,name=refuse,proto3" json:"refuse,omitempty"`                     // the newest of too many is refused; else the oldest ends
+	WindowMs      uint32                 `protobuf:"varint,5,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // as in Login
+	Proof         []byte                 `protobuf:"bytes,6,opt,name=proof,proto3" json:"proof,omitempty"`
+	Resumes       *Session               `protobuf:"bytes,7,opt,name=resumes,proto3" json:"resumes,omitempty"` // the session of another gate that this one goes on with
+	Claim         []byte                 `protobuf:"bytes,8,opt,name=claim,proto3" json:"claim,omitempty"`     // proof of that one's client
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -327,6 +363,34 @@ func (x *Bind) GetRefuse() bool {
 		return x.Refuse
 	}
 	return false
+}
+
+func (x *Bind) GetWindowMs() uint32 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+func (x *Bind) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+func (x *Bind) GetResumes() *Session {
+	if x != nil {
+		return x.Resumes
+	}
+	return nil
+}
+
+func (x *Bind) GetClaim() []byte {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
 }
 
 type Bound struct {
@@ -584,11 +648,15 @@ const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\x18zgame/user/v1/user.proto\x12\rzgame.user.v1\x1a\x13zgame/options.proto\"H\n" +
 	"\x04User\x12,\n" +
 	"\x06logins\x18\x01 \x03(\v2\x14.zgame.user.v1.LoginR\x06logins\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x04R\x04last\"w\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\"\xd6\x01\n" +
 	"\x05Login\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.zgame.user.v1.SessionR\asession\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12$\n" +
-	"\x03end\x18\x03 \x01(\v2\x12.zgame.user.v1.EndR\x03end\"c\n" +
+	"\x03end\x18\x03 \x01(\v2\x12.zgame.user.v1.EndR\x03end\x12\x12\n" +
+	"\x04lost\x18\x04 \x01(\bR\x04lost\x12\x1b\n" +
+	"\twindow_ms\x18\x05 \x01(\rR\bwindowMs\x12\x14\n" +
+	"\x05proof\x18\x06 \x01(\fR\x05proof\x12\x16\n" +
+	"\x06before\x18\a \x01(\fR\x06before\"c\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x1e\n" +
 	"\n" +
@@ -598,12 +666,16 @@ const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"-\n" +
 	"\x03End\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\x82\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xfd\x01\n" +
 	"\x04Bind\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.zgame.user.v1.SessionR\asession\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x12\n" +
 	"\x04most\x18\x03 \x01(\rR\x04most\x12\x16\n" +
-	"\x06refuse\x18\x04 \x01(\bR\x06refuse:\x04\xe0\xe0\x18\x14\"C\n" +
+	"\x06refuse\x18\x04 \x01(\bR\x06refuse\x12\x1b\n" +
+	"\twindow_ms\x18\x05 \x01(\rR\bwindowMs\x12\x14\n" +
+	"\x05proof\x18\x06 \x01(\fR\x05proof\x120\n" +
+	"\aresumes\x18\a \x01(\v2\x16.zgame.user.v1.SessionR\aresumes\x12\x14\n" +
+	"\x05claim\x18\b \x01(\fR\x05claim:\x04\xe0\xe0\x18\x14\"C\n" +
 	"\x05Bound\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\tadmission\x18\x02 \x01(\rR\tadmission:\x04\xe0\xe0\x18\x15\"V\n" +
@@ -648,13 +720,14 @@ var file_zgame_user_v1_user_proto_depIdxs = []int32{
 	2, // 1: zgame.user.v1.Login.session:type_name -> zgame.user.v1.Session
 	3, // 2: zgame.user.v1.Login.end:type_name -> zgame.user.v1.End
 	2, // 3: zgame.user.v1.Bind.session:type_name -> zgame.user.v1.Session
-	3, // 4: zgame.user.v1.Kick.end:type_name -> zgame.user.v1.End
-	2, // 5: zgame.user.v1.Sessions.sessions:type_name -> zgame.user.v1.Session
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2, // 4: zgame.user.v1.Bind.resumes:type_name -> zgame.user.v1.Session
+	3, // 5: zgame.user.v1.Kick.end:type_name -> zgame.user.v1.End
+	2, // 6: zgame.user.v1.Sessions.sessions:type_name -> zgame.user.v1.Session
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_zgame_user_v1_user_proto_init() }

@@ -1,0 +1,44 @@
+package zgate
+
+import (
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// adopted goes on with a session whose gate has left it behind: it was killed, or cut off, or has shut down. What this gate has is the word of the
+// Directory that the user had such a session, whose client held that token, so it is the same session in its next generation. It keeps its id, by
+// which objects recognise requests. What its gate knew is lost: the client is told of a gap with an open end, and of each request that it sends again
+// that nobody knows whether it ran. With neither session nor violation the client gets a new one.
+func (g *Gate) adopted(c *conn, user string, h *wirepb.Hello, t *token) (*Session, refusal, *violation) {
+	if g.cfg.Directory == nil || h.GetResumeWindowMs() == 0 || g.sessions.get(t.ref.ID) != nil {
+		return nil, refusedExpired, nil
+	}
+	ref := zmsg.SessionRef{Gate: g.self.Ref(), ID: t.ref.ID, Gen: t.ref.Gen + 1}
+	s, a, v := g.startSession(c, user, h, ref, t)
+	switch {
+	case v != nil:
+		return nil, granted, v
+	case a == zmsg.Lapsed:
+		s.undo(c)
+		return nil, refusedExpired, nil
+	case a != zmsg.Admitted:
+		turned := turnedAway(a)
+		return nil, granted, &turned
+	}
+	g.count.Gaps.Inc()
+	s.open(c, s.welcome(true, granted), &wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{First: h.GetLastPush() + 1}}})
+	g.log.Debug("session of another gate resumed", "session", ref.ID, "user", user, "gate", t.ref.Gate.String())
+	return s, granted, nil
+}
+
+// undo takes back startSession for a connection that is to have another session.
+func (s *Session) undo(c *conn) {
+	c.q.mu.Lock()
+	s.state = stateEnded
+	c.dropLocked()
+	c.q.queued, c.q.hold = 0, false
+	c.session.Store(nil)
+	c.q.mu.Unlock()
+	s.end(ending{closedLost, "the session that it was to go on with is not known"})
+	s.g.active.Add(-1)
+}
