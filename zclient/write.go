@@ -55,7 +55,7 @@ func (cn *conn) forget(seq uint64) *call {
 func (cn *conn) hello(token, name string) error {
 	f, err := control(&wirepb.Control{Control: &wirepb.Control_Hello{Hello: &wirepb.Hello{
 		Token: token, Version: wireVersion, Client: name, ResumeWindowMs: uint32(max(0, cn.client.cfg.ResumeWindow.Milliseconds())),
-		Resume: cn.client.session.resume(), LastPush: cn.client.session.push.Load(),
+		Resume: cn.client.session.resume(), LastPush: cn.client.session.push.Load(), LastSeq: cn.client.seq.Load(),
 	}}})
 	if err != nil {
 		return &Reason{Kind: KindToken, Err: err}

@@ -310,7 +310,9 @@ export class Client {
     const WebSocket = this.o.WebSocket ?? (globalThis.WebSocket as unknown as SocketConstructor | undefined);
     try {
       if (!WebSocket) throw new TypeError("there is no WebSocket here: pass options.WebSocket");
-      const login = { token, name: this.o.name, resume: this.resume, lastPush: this.lastPush, resumeWindowMs: Math.max(0, this.o.resumeWindowMs) };
+      const login = {
+        token, name: this.o.name, resume: this.resume, lastPush: this.lastPush, lastSeq: this.seq, resumeWindowMs: Math.max(0, this.o.resumeWindowMs),
+      };
       const c: Connection = new Connection(url, login, this.o.handshakeTimeoutMs, WebSocket, {
         welcome: (w) => this.welcomed(w, c),
         online: (session) => {

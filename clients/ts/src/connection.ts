@@ -35,9 +35,10 @@ export interface Events {
 export interface Login {
   token: string;
   name: string;
-  /** The token of the session that is to be resumed, "" for none, and the last push that came. */
+  /** The token of the session that is to be resumed, "" for none, the last push that came, and the last request that may have run. */
   resume: string;
   lastPush: bigint;
+  lastSeq: bigint;
   resumeWindowMs: number;
 }
 
@@ -91,7 +92,7 @@ export class Connection {
       }
       this.control({ case: "hello", value: {
         token: login.token, version: wireVersion, client: login.name,
-        resume: login.resume, lastPush: login.lastPush, resumeWindowMs: login.resumeWindowMs,
+        resume: login.resume, lastPush: login.lastPush, lastSeq: login.lastSeq, resumeWindowMs: login.resumeWindowMs,
       } });
     });
     this.socket.addEventListener("message", (e) => this.message(e.data));
