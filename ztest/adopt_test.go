@@ -105,7 +105,10 @@ func TestSessionGoesOnAtAnotherGate(t *testing.T) {
 	ztest.Eventually(t, "the request runs", func() bool { return runs.Load() == 1 })
 	c.Kill(0)
 	r.lead(c, 1)
-	ztest.Eventually(t, "it is back", func() bool { s := r.State(); return s.Phase == zclient.Online && s.Session.Ref.Gate == c.Node(1).Self() })
+	ztest.Eventually(t, "it is back", func() bool {
+		s := r.State()
+		return s.Phase == zclient.Online && s.Session.Ref.Gate == c.Node(1).Self()
+	})
 	after := r.Session()
 	if !after.Resumed || after.Ref.ID != before.Ref.ID || after.Ref.Gen != before.Ref.Gen+1 || r.lost.Load() != 0 {
 		t.Errorf("it goes on as %+v, was %+v; lost %d times", after, before, r.lost.Load())
@@ -143,7 +146,10 @@ func TestSessionIsNotGoneOnWithTooLate(t *testing.T) {
 	gone := time.Now()
 	ztest.Eventually(t, "the window is over", func() bool { return time.Since(gone) > 300*time.Millisecond })
 	r.lead(c, 1)
-	ztest.Eventually(t, "it is back", func() bool { s := r.State(); return s.Phase == zclient.Online && s.Session.Ref.Gate == c.Node(1).Self() })
+	ztest.Eventually(t, "it is back", func() bool {
+		s := r.State()
+		return s.Phase == zclient.Online && s.Session.Ref.Gate == c.Node(1).Self()
+	})
 	if after := r.Session(); after.Resumed || after.Ref.ID == before.Ref.ID {
 		t.Errorf("it goes on as %+v, was %+v", after, before)
 	}

@@ -231,7 +231,7 @@ func closed(c *userContext, e *wirepb.SessionClosed) error {
 
 // dropLater forgets a login whose gate is gone when no other has gone on with it.
 func dropLater(c *userContext, l *userpb.Login) {
-	c.After(time.Duration(l.GetWindowMs())*time.Millisecond, func(*zactor.Context) {
+	c.After(time.Duration(l.GetWindowMs())*time.Millisecond, func(c *userContext) {
 		u := c.State()
 		before := len(u.GetLogins())
 		if u.Logins = slices.DeleteFunc(u.GetLogins(), func(o *userpb.Login) bool { return o == l }); len(u.GetLogins()) < before {
