@@ -121,7 +121,9 @@ func TestResume(t *testing.T) {
 			})
 		}
 	}
-	t.Run("tls", func(t *testing.T) { testResume(t, dialing{}, "cut", withTLS) })
+	for _, how := range []string{"cut", "alive"} {
+		t.Run("tls/"+how, func(t *testing.T) { testResume(t, dialing{}, how, withTLS) })
+	}
 }
 
 // noClosed fails the test when a watcher is told of an end before over is called.
