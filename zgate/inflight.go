@@ -9,12 +9,11 @@ type inFlight struct {
 	slots []flight
 	free  []uint16
 	uses  uint64 // counts uses of all slots; part of the token
-	last  uint64 // the greatest seq so far
 	dead  bool   // the session has ended
 
-	// repeat is the greatest seq that was seen on connections before: a request with it, or a smaller one, is one that is sent again. Owned by the
-	// reading goroutine.
-	repeat uint64
+	// last is the greatest seq so far, whatever became of the request: what has been refused is answered the same when it comes again. repeat is
+	// what it was on connections before: a request with it, or a smaller one, is one that is sent again. Owned by the reading goroutine.
+	last, repeat uint64
 }
 
 // flight is one slot; without a seq it is a free one, with token 0 its response is just being sent.
@@ -46,16 +45,17 @@ func (t *inFlight) add(seq uint64, deadline int64, limit int) (token uint64, ok 
 	t.uses++
 	token = t.uses<<slotBits | uint64(slot)
 	t.slots[slot] = flight{token: token, seq: seq, deadline: deadline}
-	t.last = max(t.last, seq)
 	return token, true
 }
 
-// repeated follows a change of the connection: what was seen so far may come again.
-func (t *inFlight) repeated() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.repeat = t.last
+// seen notes that a request has come, and reports whether it may have been here on a connection before.
+func (t *inFlight) seen(seq uint64) (again bool) {
+	t.last = max(t.last, seq)
+	return seq != 0 && seq <= t.repeat
 }
+
+// repeated follows a change of the connection, whose reading goroutine calls it: what was seen so far may come again.
+func (t *inFlight) repeated() { t.repeat = t.last }
 
 // resumed takes note, before anything has come, of the greatest seq that was seen at another gate.
 func (t *inFlight) resumed(last uint64) { t.last, t.repeat = last, last }

@@ -165,7 +165,7 @@ func (s *Session) helloAgain(c *conn, h *wirepb.Hello) *violation {
 // request has a seq, in one response.
 func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
 	g := s.g
-	again := f.Seq != 0 && f.Seq <= s.requests.repeat
+	again := s.requests.seen(f.Seq)
 	if !s.rate.request(s, now) {
 		g.count.rateLimited.Inc()
 		if !again { // which may have run
