@@ -47,9 +47,10 @@ type Limits struct {
 
 // Log is what a session was sent and is not known to have arrived. The zero Log is empty.
 type Log struct {
-	*held        // nil: nothing
-	gone  uint64 // number of the newest push that is not here any more
-	blind bool   // a notice is missing
+	*held         // nil: nothing
+	gone   uint64 // number of the newest push that is not here any more
+	blind  bool   // a notice is missing
+	before uint64 // blind: number of the last push that was sent before it, at least
 }
 
 // held is what a Log has while it has something.
@@ -276,6 +277,9 @@ func (l *Log) shift() {
 
 // Ack takes off what has arrived: the push with that number, the response with that seq, and all that was sent before either of them. What is not here is ignored.
 func (l *Log) Ack(push, response uint64) {
+	if push > l.before {
+		l.blind = false // that was sent behind it
+	}
 	if l.held == nil {
 		return
 	}
@@ -313,8 +317,9 @@ func (l *Log) Trim(lim *Limits, now int64) (dropped int) {
 		dropped++
 	}
 	for l.count > 0 && (l.over(lim) || l.segs[0].last < now-lim.Age) {
-		it := l.pop()
-		l.blind = l.blind || it.Kind == Notice
+		if it := l.pop(); it.Kind == Notice {
+			l.blind, l.before = true, l.gone
+		}
 		dropped++
 	}
 	l.settle()

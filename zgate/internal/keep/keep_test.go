@@ -382,3 +382,26 @@ func BenchmarkPush(b *testing.B) {
 		}
 	}
 }
+
+// A notice that was let go has arrived where the client has what was sent behind it: then nothing is missing.
+func TestNoticesThatArrived(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		acked, last uint64
+		want        Gap
+	}{{0, 0, Gap{First: 1}}, {0, 1, Gap{First: 2}}, {1, 1, Gap{First: 2}}, {0, 2, Gap{}}, {2, 2, Gap{}}, {3, 3, Gap{}}} {
+		var l Log
+		l.Push(1, 1, []byte("a"), false, 0)
+		l.Notice([]byte("n"), 0)
+		l.Push(2, 1, []byte("b"), false, 0)
+		l.Push(3, 1, []byte("c"), false, 0)
+		if n := l.Trim(&Limits{Count: 2, Bytes: 1 << 20, Age: 1 << 40}, 0); n != 2 {
+			t.Fatalf("%d were dropped", n)
+		}
+		l.Ack(x.acked, 0)
+		if got := l.Resume(x.last, 0); got != x.want {
+			t.Errorf("acknowledged %d, has %d: gap %v, expected %v", x.acked, x.last, got, x.want)
+		}
+		l.Clear()
+	}
+}
