@@ -35,7 +35,7 @@ func (g *Gate) adopted(c *conn, user string, h *wirepb.Hello, t *token) (*Sessio
 func (s *Session) undo(c *conn) {
 	c.q.mu.Lock()
 	s.state = stateEnded
-	c.dropLocked()
+	c.dropLocked(false)
 	c.q.queued, c.q.hold = 0, false
 	c.session.Store(nil)
 	c.q.mu.Unlock()

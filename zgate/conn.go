@@ -353,7 +353,7 @@ func (c *conn) endLocked(code CloseCode, text string, within time.Duration, last
 	}
 	c.latestLocked()
 	if c.q.hold { // the client has not been told of a session
-		c.dropLocked()
+		c.dropLocked(false)
 		c.q.queued, c.q.hold = 0, false
 	}
 	last()
@@ -455,7 +455,7 @@ func (c *conn) finish() (how ending, suspended bool) {
 	if s := c.session.Load(); s != nil {
 		suspended = s.parkLocked(c)
 	}
-	c.dropLocked()
+	c.dropLocked(suspended)
 	return q.closed, suspended
 }
 

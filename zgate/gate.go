@@ -308,7 +308,7 @@ func (g *Gate) onTimer(c *conn, now int64) (next int64) {
 		s := c.session.Load()
 		next = s.expire(now)
 		if until := s.lapse(c, now); until > 0 {
-			return min(next, until)
+			return min(next, until, s.age(now))
 		}
 		return 0 // it has ended, or another connection looks after it
 	}
@@ -332,6 +332,7 @@ func (g *Gate) onTimer(c *conn, now int64) (next int64) {
 	}
 	s := c.session.Load()
 	next = s.expire(now)
+	s.age(now)
 	heard := c.heard.Load()
 	silent := time.Duration(now - heard)
 	switch {

@@ -10,6 +10,7 @@ type pastSessions struct {
 }
 
 type pastSession struct {
+	user           string
 	secret, before secret
 	two            bool
 	how            ending
@@ -40,12 +41,12 @@ func (p *pastSessions) add(id uint64, s pastSession, now int64) {
 	p.m[id] = s
 }
 
-// take returns how the session ended whose token has that secret, and forgets it.
-func (p *pastSessions) take(id uint64, t *secret, now int64) (how ending, ok bool) {
+// take returns how the session of user ended whose token has that secret, and forgets it.
+func (p *pastSessions) take(id uint64, user string, t *secret, now int64) (how ending, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, ok := p.m[id]
-	if !ok || !t.among(&s.secret, &s.before, s.two) {
+	if !ok || s.user != user || !t.among(&s.secret, &s.before, s.two) {
 		return how, false
 	}
 	delete(p.m, id)
@@ -59,9 +60,10 @@ func (s *Session) forget(how ending) {
 		return
 	}
 	c := s.lock()
-	s.g.kept.Add(-int64(r.log.Bytes()))
+	s.g.kept.Add(-int64(r.log.Bytes() + r.latest))
 	r.log.Clear()
-	p := pastSession{secret: r.secret, before: r.before, two: r.two, how: how, until: s.g.now() + int64(r.window)}
+	c.q.latest, r.latest = nil, 0
+	p := pastSession{user: s.user, secret: r.secret, before: r.before, two: r.two, how: how, until: s.g.now() + int64(r.window)}
 	told := !r.shown || how.code.Reconnect()
 	c.q.mu.Unlock()
 	if !told {

@@ -3,6 +3,7 @@ package zgate
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -198,28 +199,61 @@ func (s *Session) waitLatestLocked(c *conn, e *encoded) error {
 }
 
 // latestLocked puts e in the place of an older push of its id that waits; where c has ended, it waits without one. It reports false where it does not
-// wait.
+// wait, since that would be too much: then nothing older than it waits any more.
 func (s *Session) latestLocked(c *conn, e *encoded) bool {
-	for i := range c.q.latest {
-		if w := &c.q.latest[i]; w.e.id == e.id && w.e.of == e.of {
-			e.keep()
-			c.q.queued += e.weight() - w.e.weight()
-			w.e = *e
-			c.g.count.dropReplaced.Inc()
-			return true
-		}
+	old := slices.IndexFunc(c.q.latest, func(w waiting) bool { return w.e.id == e.id && w.e.of == e.of })
+	more := e.weight()
+	if old >= 0 {
+		more -= c.q.latest[old].e.weight()
 	}
-	if c.endedLocked() && len(c.q.latest) < latestLimit {
+	away := c.endedLocked()
+	fits := more <= 0 || c.q.queued+more <= c.g.cfg.QueueBytes
+	if away {
+		fits = more <= 0 || s.latestFitsLocked(c, more)
+	}
+	switch {
+	case old >= 0 && fits:
+		e.keep()
+		s.latestByLocked(c, more)
+		c.q.latest[old].e = *e
+		c.g.count.dropReplaced.Inc()
+		return true
+	case old >= 0:
+		s.latestByLocked(c, more-e.weight())
+		c.q.latest = slices.Delete(c.q.latest, old, old+1)
+		c.g.count.dropReplaced.Inc()
+	case away && fits && len(c.q.latest) < latestLimit:
 		s.addLatestLocked(c, e)
 		return true
 	}
 	return false
 }
 
+// latestFitsLocked reports whether so much more may wait for a client that is away: as much of a session as of what else it keeps.
+func (s *Session) latestFitsLocked(c *conn, more int) bool {
+	return weightOf(c.q.latest)+more <= s.g.cfg.KeepBytes && s.g.kept.Load()+int64(more) <= int64(s.g.cfg.MaxKeepBytes)
+}
+
+func weightOf(latest []waiting) (n int) {
+	for i := range latest {
+		n += latest[i].e.weight()
+	}
+	return n
+}
+
+// latestByLocked makes what is added to those that wait count.
+func (s *Session) latestByLocked(c *conn, more int) {
+	c.q.queued += more
+	if s.state == stateSuspended {
+		s.resume.latest += more
+		s.g.kept.Add(int64(more))
+	}
+}
+
 func (s *Session) addLatestLocked(c *conn, e *encoded) {
 	e.keep()
 	c.q.latest = append(c.q.latest, waiting{s, *e})
-	c.q.queued += e.weight()
+	s.latestByLocked(c, e.weight())
 	c.g.count.Pushes.Inc()
 }
 

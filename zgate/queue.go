@@ -220,6 +220,12 @@ func (c *conn) writeLocked() {
 			c.breakLocked(closedLost, err.Error())
 			return
 		}
+		if q.dead { // finish has been here, and has decided about latest, and the session may have another connection
+			q.writing = false
+			q.segs, q.hand = append(q.hand, q.segs...), nil
+			c.dropLocked(true)
+			return
+		}
 		if len(q.hand) > 0 {
 			both := append(q.hand, q.segs...)
 			clear(q.segs)
@@ -229,10 +235,6 @@ func (c *conn) writeLocked() {
 	}
 	// The socket refuses, or others append as fast as it takes: nobody is to write for them for ever.
 	q.writing = false
-	if q.dead {
-		c.dropLocked()
-		return
-	}
 	c.startWriterLocked()
 }
 
@@ -385,11 +387,9 @@ func (c *conn) breakLocked(code CloseCode, text string) {
 // endedLocked reports whether nothing more is taken.
 func (c *conn) endedLocked() bool { return c.q.closing || c.q.broken || c.q.dead }
 
-// dropLocked forgets what is queued; but for what is the newest of its id, where the session is to be resumed.
-func (c *conn) dropLocked() {
+// dropLocked forgets what is queued; but for what is the newest of its id, where the session is to be resumed: away.
+func (c *conn) dropLocked(away bool) {
 	q := &c.q
-	s := c.session.Load()
-	away := s != nil && s.state == stateSuspended
 	if len(q.segs) > 0 || len(q.latest) > 0 && !away {
 		c.g.count.dropCut.Inc()
 	}

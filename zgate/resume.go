@@ -28,6 +28,7 @@ const (
 type resumption struct {
 	window time.Duration
 	log    keep.Log
+	latest int // suspended: what the newest of each id count, which wait in the queue of the connection
 
 	secret secret // of the token that the last Welcome brought
 	before secret // of the one before, which is good until the client has shown that it has the new one
@@ -65,7 +66,8 @@ func clientSuspends(code int) bool { return code > 1001 && code < 4000 && code !
 
 // outlivesLocked reports whether the session, whose connection c has ended or is about to, is going to be resumed. c is locked.
 func (s *Session) outlivesLocked(c *conn) bool {
-	return s.resume != nil && s.resume.shown && s.state != stateEnded && c.q.closed.code.suspends() && !s.g.draining.Load()
+	g := s.g
+	return s.resume != nil && s.resume.shown && s.state != stateEnded && c.q.closed.code.suspends() && !g.draining.Load() && s.ref.Gate == g.self.Ref()
 }
 
 // keepLocked makes what has just been added to the log count, and lets go what is too much.
@@ -84,6 +86,20 @@ func (s *Session) keepLocked(before int, now int64) {
 	if dropped > 0 && s.state == stateSuspended {
 		g.count.dropKept.Add(float64(dropped))
 	}
+}
+
+// age lets go what the session keeps for too long already. It returns when to look again, never where it keeps nothing.
+func (s *Session) age(now int64) (next int64) {
+	if s.resume == nil {
+		return never
+	}
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	if s.resume.log.Len() == 0 {
+		return never
+	}
+	s.keepLocked(s.resume.log.Bytes(), now)
+	return now + s.g.keep.Age
 }
 
 // ack takes note of what has arrived. It is the word of c's client; a late one of a connection before says nothing new.
@@ -169,6 +185,15 @@ func (s *Session) parkLocked(c *conn) (suspended bool) {
 	g.active.Add(-1)
 	s.state = stateSuspended
 	s.resume.until = g.now() + int64(s.resume.window)
+	n := weightOf(c.q.latest)
+	if n > g.cfg.KeepBytes || g.kept.Load()+int64(n) > int64(g.cfg.MaxKeepBytes) {
+		for i := range c.q.latest { // then the client is told of those that are too much
+			s.keepPushLocked(&c.q.latest[i].e)
+		}
+		c.q.latest, n = nil, 0
+	}
+	s.resume.latest = n
+	g.kept.Add(int64(n))
 	g.count.Suspended.Inc()
 	g.count.Suspends.With(c.q.closed.code.String()).Inc()
 	return true
@@ -290,7 +315,7 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 	}
 	s := g.sessions.get(t.ref.ID)
 	if s == nil {
-		if how, ok := g.past.take(t.ref.ID, &t.secret, g.now()); ok && !how.code.Reconnect() {
+		if how, ok := g.past.take(t.ref.ID, user, &t.secret, g.now()); ok && !how.code.Reconnect() {
 			return nil, refusedExpired, &violation{how.code, how.text} // as it would have been told, had it been there
 		}
 		return nil, refusedExpired, nil
@@ -321,6 +346,7 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 		// The gate does not know yet that the connection before is gone, or it is not: a session has one at a time.
 		gone := make(chan struct{})
 		s.resume.wait = append(s.resume.wait, gone)
+		s.resume.shown = true // by bringing it
 		old.breakLocked(closedTaken, "the client is back on another connection")
 		old.q.mu.Unlock()
 		if patience == nil {
@@ -381,6 +407,8 @@ func (s *Session) takeLocked(old, c *conn, cl *claim) *violation {
 	}
 	latest := old.q.latest
 	old.q.latest = nil
+	g.kept.Add(-int64(r.latest))
+	r.latest = 0
 	for i := range latest {
 		s.appendPushLocked(c, &latest[i].e)
 	}

@@ -80,6 +80,9 @@ func (s *Session) RemoteAddr() netip.AddrPort { return s.c.Load().remote }
 
 // Push sends p. Errors: ErrClosed, ErrSlow, ErrDropped, zmsg.ErrTooLarge, or what encoding p says.
 func (s *Session) Push(p *zmsg.Push) error {
+	if s.ref.ID == 0 {
+		return ErrNoSession // a guest: the numbers of pushes begin with the login
+	}
 	e, err := s.g.encode(p, false)
 	if err != nil {
 		return err
