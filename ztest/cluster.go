@@ -16,6 +16,7 @@ import (
 	"zgame/zbus/membus"
 	"zgame/zclient"
 	"zgame/zdiscovery/memdisc"
+	"zgame/zgate"
 	"zgame/zmsg"
 	"zgame/znode"
 	"zgame/zrouter"
@@ -336,12 +337,19 @@ func (c *Nodes) Settle() {
 	})
 }
 
-// Client connects a client of that name to node k's gate. It closes with the test.
+// Client connects a client of that name to node k's gate; where that says to come back, it does. It closes with the test.
 func (c *Nodes) Client(name string, k int) *zclient.Client {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cl, err := zclient.Dial(ctx, zclient.Config{URL: c.nodes[k].GateURL(), Token: name, RequestTimeout: patience})
+	dial := func() (*zclient.Client, error) {
+		return zclient.Dial(ctx, zclient.Config{URL: c.nodes[k].GateURL(), Token: name, RequestTimeout: patience})
+	}
+	cl, err := dial()
+	for err != nil && comesBack(err) && ctx.Err() == nil { // the store, or a user's object, is not there for a moment, or the machine is at its limit
+		time.Sleep(dialAgain)
+		cl, err = dial()
+	}
 	if err != nil {
 		c.t.Fatalf("ztest: client %s: %v", name, err)
 	}
@@ -350,6 +358,15 @@ func (c *Nodes) Client(name string, k int) *zclient.Client {
 		<-cl.Done()
 	})
 	return cl
+}
+
+// dialAgain is how long Client waits between two tries.
+const dialAgain = 20 * time.Millisecond
+
+// comesBack reports that a client that ended so is to come back.
+func comesBack(err error) bool {
+	r, ok := errors.AsType[*zclient.Reason](err)
+	return ok && r.Code >= 3000 && zgate.CloseCode(r.Code).Reconnect()
 }
 
 // Eventually waits until ok is true, at most a minute, and fails the test with what otherwise. It is for states that
