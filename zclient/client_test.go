@@ -408,6 +408,27 @@ func TestConnectFails(t *testing.T) {
 	}
 }
 
+// What a server says about a websocket that it does not give is in the error, where it is a line for people.
+func TestRefusedInWords(t *testing.T) {
+	for _, tt := range []struct{ kind, body, want string }{
+		{"text/plain; charset=utf-8", "the websocket is at /ws\n", "zclient: dial 404: the websocket is at /ws: websocket: bad handshake"},
+		{"text/plain", "one\ntwo", "zclient: dial 404: one: websocket: bad handshake"},
+		{"text/plain", "\x1b[2J", "zclient: dial 404: websocket: bad handshake"},
+		{"text/html", "<h1>404</h1>", "zclient: dial 404: websocket: bad handshake"},
+		{"text/plain", strings.Repeat("x", 2000), "zclient: dial 404: " + strings.Repeat("x", 200) + ": websocket: bad handshake"},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", tt.kind)
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, tt.body)
+		}))
+		if _, err := Dial(within(t), Config{URL: "ws" + strings.TrimPrefix(s.URL, "http")}); err == nil || err.Error() != tt.want {
+			t.Errorf("%s: %v", tt.kind, err)
+		}
+		s.Close()
+	}
+}
+
 func TestRetryFirst(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

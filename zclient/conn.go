@@ -3,11 +3,15 @@ package zclient
 import (
 	"context"
 	"errors"
+	"io"
+	"mime"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/gorilla/websocket"
 	"google.golang.org/protobuf/proto"
@@ -169,7 +173,7 @@ func (c *Client) dial(ctx context.Context, url string) (*conn, *Reason) {
 	if err != nil {
 		r := &Reason{Kind: KindDial, Err: err}
 		if errors.Is(err, websocket.ErrBadHandshake) && resp != nil {
-			r.Code = resp.StatusCode
+			r.Code, r.Text = resp.StatusCode, wordsOf(resp)
 			_ = resp.Body.Close()
 		}
 		return nil, r
@@ -181,6 +185,19 @@ func (c *Client) dial(ctx context.Context, url string) (*conn, *Reason) {
 	ws.SetReadLimit(int64(c.cfg.MaxMessage))
 	cn.ws = ws
 	return cn, nil
+}
+
+// wordsOf returns what a server says about a websocket that it does not give, if that is a line for people; a page of a proxy is not.
+func wordsOf(resp *http.Response) string {
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "text/plain" {
+		return ""
+	}
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 200)) // Dial has them in memory
+	line, _, _ := strings.Cut(strings.TrimSpace(strings.ToValidUTF8(string(b), "")), "\n")
+	if strings.ContainsFunc(line, unicode.IsControl) {
+		return ""
+	}
+	return line
 }
 
 // online makes cn the connection that requests use.

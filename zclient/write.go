@@ -1,6 +1,7 @@
 package zclient
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -12,7 +13,8 @@ import (
 // submit queues a frame for writing; l is nil for a one-way message. It does not wait.
 func (cn *conn) submit(f *zmsg.Frame, l *call) error {
 	if len(f.Body) > cn.session.MaxMessage-maxFrameHead {
-		return &zmsg.Error{Code: zmsg.CodeTooLarge, Outcome: zmsg.NotExecuted, Text: "the message is above what the gate takes"}
+		return &zmsg.Error{Code: zmsg.CodeTooLarge, Outcome: zmsg.NotExecuted, Text: fmt.Sprintf(
+			"the message has %d bytes, this session's limit is %d (gate.max_message)", len(f.Body), cn.session.MaxMessage-maxFrameHead)}
 	}
 	cn.mu.Lock()
 	defer cn.mu.Unlock()

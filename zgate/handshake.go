@@ -77,7 +77,12 @@ func (g *Gate) upgrade(c *conn) (refused string) {
 		t := tls.Server(c.nc, g.cfg.TLS)
 		c.tr = t
 		if err := t.HandshakeContext(g.ctx); err != nil {
-			return c.refusedBy("tls", err)
+			reason := c.refusedBy("tls", err)
+			if isPlainHTTP(err) { // a client that is told so looks at its URL, not at the network
+				c.tr = c.nc
+				c.refuse(http.StatusBadRequest, "this gate speaks TLS: connect with wss://")
+			}
+			return reason
 		}
 	}
 	r, refused := g.readRequest(c)
@@ -98,6 +103,19 @@ func (g *Gate) upgrade(c *conn) (refused string) {
 	ws.SetPongHandler(c.onPong)
 	ws.SetCloseHandler(func(int, string) error { return nil }) // answerClose does it
 	return ""
+}
+
+// isPlainHTTP reports whether a TLS handshake failed because the other side has begun to speak HTTP.
+func isPlainHTTP(err error) bool {
+	var e tls.RecordHeaderError
+	if !errors.As(err, &e) || e.Conn == nil {
+		return false
+	}
+	switch string(e.RecordHeader[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		return true
+	}
+	return false
 }
 
 // refusedBy returns the reason why a handshake failed: its time limit, the other side's end, or what.
@@ -140,7 +158,7 @@ func (g *Gate) readRequest(c *conn) (_ *http.Request, refused string) {
 		c.refuse(http.StatusBadRequest, "no Host header")
 		return nil, "bad_request"
 	case r.URL.Path != g.cfg.Path:
-		c.refuse(http.StatusNotFound, "nothing here")
+		c.refuse(http.StatusNotFound, "the websocket is at "+g.cfg.Path)
 		return nil, "bad_path"
 	case !websocket.IsWebSocketUpgrade(r):
 		c.refuse(http.StatusUpgradeRequired, "this is a websocket")

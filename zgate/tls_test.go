@@ -163,13 +163,18 @@ func TestPlaintextIsRefused(t *testing.T) {
 // What is no TLS ends in the handshake, without a word in the log that clients could fill a disk with.
 func TestPlaintextAtTLS(t *testing.T) {
 	r := newRig(t, withTLS)
-	for _, b := range []string{"GET /ws HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("\x00", 1000), "\x16\x03\x01\xff\xff"} {
+	for b, want := range map[string]string{
+		"GET /ws HTTP/1.1\r\nHost: x\r\n\r\n": "this gate speaks TLS", strings.Repeat("\x00", 1000): "", "\x16\x03\x01\xff\xff": "",
+	} {
 		c := got(new(net.Dialer).DialContext(context.Background(), "tcp", r.Addr().String()))
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(c, b)
 		_ = c.(*net.TCPConn).CloseWrite()
-		_, _ = io.Copy(io.Discard, c) // to the end
+		answer, _ := io.ReadAll(c) // to the end
 		_ = c.Close()
+		if isHTTP := strings.HasPrefix(string(answer), "HTTP/1.1 400 "); isHTTP != (want != "") || !strings.Contains(string(answer), want) {
+			t.Errorf("%.20q is answered %q", b, answer)
+		}
 	}
 	eventually(t, "counted", func() bool {
 		return r.counter("refused_total", "tls")+r.counter("refused_total", "lost") == 3

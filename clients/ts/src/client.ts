@@ -280,7 +280,8 @@ export class Client {
     const no = (code: number, text: string) => new ZgameError(code, Outcome.NOT_EXECUTED, text);
     if (!c?.session || this.closing) return this.unavailable();
     if (this.draining || !c.usable) return no(Code.UNAVAILABLE, "the connection is ending");
-    if (body.length > c.session.maxMessage - maxFrameHead) return no(Code.TOO_LARGE, "the message is above what the gate takes");
+    const most = c.session.maxMessage - maxFrameHead;
+    if (body.length > most) return no(Code.TOO_LARGE, `the message has ${body.length} bytes, this session's limit is ${most} (gate.max_message)`);
     if (c.buffered > this.o.maxBuffered) return no(Code.BUSY, "too much waits to be written");
     if (request && this.calls.size >= c.session.maxInFlight) return no(Code.BUSY, "too many requests are in flight");
     return undefined;
