@@ -1,10 +1,13 @@
 package zrouter_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -229,6 +232,49 @@ func TestInServer(t *testing.T) {
 	if err := get(gate, "x"); !errors.Is(err, zrouter.ErrNotInServer) {
 		t.Errorf("what was given up: %v", err)
 	}
+}
+
+// A one-way message that found no object is in the log, but not where it is for objects in memory alone, as a push to a user who is away.
+func TestLostOneWayLog(t *testing.T) {
+	t.Parallel()
+	var log lockedBuffer
+	w := newWorld(t)
+	w.log = slog.New(slog.NewTextHandler(&log, nil))
+	kind := logs()
+	kind.Create = nil
+	kind.Handlers[1] = zrouter.Handle(getLines, zrouter.InServer())
+	a := w.start("a", zrouter.Settings{}, kind)
+	if err := a.set.Ref(key("x")).Tell(&testpb.Get{Log: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.lines("x"); !errors.Is(err, zrouter.ErrNotFound) { // behind the other one in the object's queue
+		t.Fatal(err)
+	}
+	if err := a.set.Ref(key("y")).Tell(&testpb.Note{Log: "y"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log has a line", func() bool { return log.String() != "" })
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "key=7/0/y") {
+		t.Error(got)
+	}
+}
+
+// lockedBuffer is a log that a test reads while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 // A state above the store's limit is told to who waits for its save, and is not lost from memory.

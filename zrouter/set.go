@@ -472,9 +472,13 @@ func (sh *shard) expire(k zmsg.Key) {
 // refused counts a request that was not taken.
 func (s *ManagerSet) refused(o *object, why entry.Cause) { s.countsOf(o).refused(why).Inc() }
 
-// lostOneWay counts, and logs at a bounded rate, a one-way message that nobody hears about.
+// lostOneWay counts, and logs at a bounded rate, a one-way message that nobody hears about. One that is for objects in memory alone (InServer)
+// finds none as a matter of course, such as a push to a user who is away: it is counted.
 func (s *ManagerSet) lostOneWay(c *call) {
 	s.counts.LostOneWay.Inc()
+	if code := c.reply.Code; c.req.Shy && (code == zmsg.CodeNotInServer || code == zmsg.CodeNotFound) {
+		return
+	}
 	if n, ok := s.counts.seldom(); ok {
 		s.log.Warn("a one-way message for an object was not handled", "suppressed", n, "key", c.key.String(), "code", c.reply.Code.String(), "why", c.reply.Text)
 	}

@@ -2,6 +2,7 @@ package zrouter_test
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -76,6 +77,7 @@ type world struct {
 	epoch   uint64
 	kv      zstore.Store  // of nodes that start; nil: memory
 	link    zrouter.Link  // of nodes that start; nil: that of the world
+	log     *slog.Logger  // of nodes that start; nil: none
 	lease   time.Duration // of nodes that start; 0: for ever
 	ordered bool          // nodes that start keep the order of what they send each other
 }
@@ -127,7 +129,7 @@ func (w *world) start(id string, settings zrouter.Settings, kinds ...zrouter.Any
 	if store == nil {
 		store = n.store
 	}
-	n.set, err = zrouter.New(zrouter.Config{Self: n.ref, Group: g, Link: link, Members: n, Store: store, Settings: settings}, kinds...)
+	n.set, err = zrouter.New(zrouter.Config{Self: n.ref, Group: g, Link: link, Members: n, Store: store, Settings: settings, Logger: w.log}, kinds...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
