@@ -52,7 +52,7 @@ func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg
 			}
 		})
 	}
-	const dev = "run the command dev, which has it inside the process"
+	const dev = "run the command dev, which has it inside the process (services has it for several processes, if the program has that command)"
 	nats := make(chan struct{}) // closed when NATS was waited for
 	var natsErr error           // set before that
 	if b.Bus != nil {
