@@ -63,40 +63,41 @@ func appendPlain(dst []byte, f *Frame) []byte {
 // AppendPacketHead is AppendPacketFrame up to the body, for those who have another way for that: the body is what has to follow. f has a kind,
 // an id, a seq and a body at most.
 func AppendPacketHead(dst []byte, f *Frame) []byte {
-	// The fields first, and their length in front of them.
-	const room = 11 // for the frame's own tag and length
-	var h [room + 11 + 6 + 11 + 11]byte
-	i := room
+	const most = 11 + 11 + 6 + 11 + 11 // bytes of it
+	start := len(dst)
+	dst = slices.Grow(dst, most)
+	h := dst[start : start+most]
+	i := 2 // behind the frame's own tag and length, which nearly always is one byte
 	if f.Kind != 0 {
 		h[i] = frameKind<<3 | byte(protowire.VarintType)
-		i = putUvarint(h[:], i+1, uint64(f.Kind))
+		i = putUvarint(h, i+1, uint64(f.Kind))
 	}
 	if f.ID != 0 {
 		h[i] = frameID<<3 | byte(protowire.VarintType)
-		i = putUvarint(h[:], i+1, uint64(f.ID))
+		i = putUvarint(h, i+1, uint64(f.ID))
 	}
 	if f.Seq != 0 {
 		h[i] = frameSeq<<3 | byte(protowire.VarintType)
-		i = putUvarint(h[:], i+1, f.Seq)
+		i = putUvarint(h, i+1, f.Seq)
 	}
 	n := len(f.Body)
 	if n > 0 {
 		h[i] = frameBody<<3 | byte(protowire.BytesType)
-		i = putUvarint(h[:], i+1, uint64(n))
+		i = putUvarint(h, i+1, uint64(n))
 	}
-	n += i - room
+	n += i - 2
 	if f.TimeoutMs != 0 {
 		n += 1 + protowire.SizeVarint(uint64(f.TimeoutMs))
 	}
-	from := room - 2
+	h[0] = packetFrames<<3 | byte(protowire.BytesType)
 	if n < 0x80 {
-		h[from+1] = byte(n)
-	} else {
-		from = room - 1 - protowire.SizeVarint(uint64(n))
-		putUvarint(h[:], from+1, uint64(n))
+		h[1] = byte(n)
+		return dst[:start+i]
 	}
-	h[from] = packetFrames<<3 | byte(protowire.BytesType)
-	return append(dst, h[from:i]...)
+	more := protowire.SizeVarint(uint64(n)) - 1
+	copy(h[2+more:], h[2:i])
+	putUvarint(h, 1, uint64(n))
+	return dst[:start+i+more]
 }
 
 // size is the number of bytes that appendFrame appends.
