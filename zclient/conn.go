@@ -230,7 +230,7 @@ func (cn *conn) tell(r *Reason) {
 	case KindGoaway, KindClient:
 		code = websocket.CloseNormalClosure
 	case KindHandshake:
-		code = websocket.CloseGoingAway
+		code = websocket.CloseTryAgainLater // no goodbye: the session may be there, and is to be had by the next try
 	default:
 		return
 	}

@@ -410,3 +410,20 @@ func TestTheServerEndsTheSession(t *testing.T) {
 		t.Errorf("%d more", n)
 	}
 }
+
+// A connection that the client gives up, for whatever reason of its own but its Close, is no goodbye: a Welcome that comes too late is of a session that the next try gets.
+func TestGivingUpIsNoGoodbye(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []Kind{KindHandshake, KindSlow, KindProtocol, KindSilent} {
+		g := newGate(t)
+		c := g.dial(t)
+		if _, err := Call[chatpb.Said](t.Context(), c, &chatpb.Say{Text: "x"}); err != nil { // the gate has had an Ack
+			t.Fatal(err)
+		}
+		c.current.Load().end(&Reason{Kind: kind})
+		eventually(t, string(kind), func() bool { s := c.Stats(); return s.Resumes+s.Lost > 0 && c.State().Phase == Online })
+		if s := c.Stats(); s.Lost != 0 {
+			t.Errorf("%s: the session is lost", kind)
+		}
+	}
+}
