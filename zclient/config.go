@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 )
 
 // Config says where to connect and as whom. URL is needed; everything else has a default.
 type Config struct {
-	// URL is the gate's websocket: ws://host:port/ws or wss://host/ws.
+	// URL is the gate's websocket, ws://host:port/ws or wss://host/ws, or where it listens for clients over bare TCP, tcp://host:port or
+	// tcps://host:port over TLS.
 	URL string
 	// Token is shown to the gate at each login; what it means is up to the gate's authenticator.
 	Token string
@@ -26,7 +29,7 @@ type Config struct {
 	Name string
 	// Header is sent with the websocket handshake, for proxies that want one.
 	Header http.Header
-	// TLS is for wss. Nil takes Go's defaults.
+	// TLS is for wss and tcps. Nil takes Go's defaults.
 	TLS *tls.Config
 	// Dialer opens the network connection, beneath TLS; for tests, faults and unusual networks. Nil dials TCP, through
 	// the proxy that the environment names.
@@ -89,8 +92,10 @@ func set[T comparable](field *T, def T) {
 func (c Config) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("zclient: "+format, args...)) }
-	if u, err := url.Parse(c.URL); err != nil || (u.Scheme != "ws" && u.Scheme != "wss") || u.Host == "" {
-		fault("URL is %q: expected ws://host:port/path or wss://host/path", c.URL)
+	if u, err := url.Parse(c.URL); err != nil || !slices.Contains([]string{"ws", "wss", "tcp", "tcps"}, u.Scheme) || u.Host == "" {
+		fault("URL is %q: expected ws://host:port/path or wss://host/path, tcp://host:port or tcps://host:port", c.URL)
+	} else if strings.HasPrefix(u.Scheme, "tcp") && u.Port() == "" {
+		fault("URL is %q: expected a port", c.URL)
 	}
 	if c.Token != "" && c.TokenFunc != nil {
 		fault("Token and TokenFunc are both set: expected one of them")

@@ -39,7 +39,7 @@ type ending struct {
 // conn is one connection. Its life is a call of Client.connect, which reads; a goroutine of its own writes.
 type conn struct {
 	client *Client
-	ws     *websocket.Conn
+	ws     transport
 	net    *watchedConn
 
 	// Owned by the reading goroutine.
@@ -154,7 +154,7 @@ func (c *Client) dial(ctx context.Context, url string) (*conn, *Reason) {
 		dial = new(net.Dialer).DialContext
 	}
 	var unwatch func() bool
-	dialer.NetDialContext = func(dialCtx context.Context, network, addr string) (net.Conn, error) {
+	netDial := func(dialCtx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := dial(dialCtx, network, addr)
 		if err != nil {
 			return nil, err
@@ -164,6 +164,19 @@ func (c *Client) dial(ctx context.Context, url string) (*conn, *Reason) {
 		cn.net = &watchedConn{Conn: nc}
 		cn.net.timeout.Store(int64(c.cfg.HandshakeTimeout))
 		return cn.net, nil
+	}
+	dialer.NetDialContext = netDial
+	if u := packetsURL(url); u != nil {
+		p, err := c.dialPackets(ctx, u, netDial)
+		if unwatch != nil && !unwatch() && err == nil {
+			_ = p.Close()
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, &Reason{Kind: KindDial, Err: err}
+		}
+		cn.ws = p
+		return cn, nil
 	}
 	ws, resp, err := dialer.DialContext(ctx, url, c.cfg.Header)
 	if unwatch != nil && !unwatch() && err == nil {

@@ -35,7 +35,7 @@ func newGate(t *testing.T, change ...func(*zgate.Config)) *gate {
 	g := &gate{cuts: &cutter{}, ran: map[uint64]int{}, held: make(chan *zmsg.Message, 1000)}
 	say, _ := zmsg.IDOf(&chatpb.Say{})
 	cfg := zgate.Config{
-		Node: zmsg.NodeRef{ID: "n1", Epoch: 7}, Addr: "127.0.0.1:0", DrainSpread: time.Millisecond,
+		Node: zmsg.NodeRef{ID: "n1", Epoch: 7}, Addr: "127.0.0.1:0", TCPAddr: "127.0.0.1:0", DrainSpread: time.Millisecond,
 		Auth: zgate.AuthFunc(func(_ context.Context, h zgate.Hello) (string, error) {
 			g.users.Add(1)
 			return zgate.DevAuth{}.Authenticate(t.Context(), h)
@@ -60,6 +60,9 @@ func newGate(t *testing.T, change ...func(*zgate.Config)) *gate {
 	g.cfg = Config{
 		URL: "ws://" + g.Addr().String() + "/ws", Token: "ann", Dialer: g.cuts.dial, MinBackoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond,
 		HandshakeTimeout: patience, RequestTimeout: patience,
+	}
+	if overTCP(t) {
+		g.cfg.URL = "tcp://" + g.TCPAddr().String()
 	}
 	return g
 }

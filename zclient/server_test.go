@@ -26,19 +26,21 @@ const patience = time.Minute
 
 // server is a gate of a few lines: it reads Hello, says Welcome, answers pings, and gives the rest to the test.
 type server struct {
-	http    *httptest.Server
-	t       *testing.T
-	conns   chan *serverConn // every connection, after its Welcome
-	welcome *wirepb.Welcome
-	largest atomic.Int32 // bytes of a packet
-	longest atomic.Int32 // frames of a packet
-	mute    atomic.Bool  // answers no Hello and no Ping from now on
-	wg      sync.WaitGroup
+	http         *httptest.Server
+	packets      net.Listener // for clients over bare TCP
+	closePackets func()
+	t            *testing.T
+	conns        chan *serverConn // every connection, after its Welcome
+	welcome      *wirepb.Welcome
+	largest      atomic.Int32 // bytes of a packet
+	longest      atomic.Int32 // frames of a packet
+	mute         atomic.Bool  // answers no Hello and no Ping from now on
+	wg           sync.WaitGroup
 }
 
 type serverConn struct {
 	t     *testing.T
-	ws    *websocket.Conn
+	ws    serverSocket
 	mu    sync.Mutex // guards writing
 	hello *wirepb.Hello
 	in    chan zmsg.Frame // what the client sent but heartbeats; closed when the connection ends
@@ -57,15 +59,23 @@ func startServer(t *testing.T, start func(http.Handler) *httptest.Server) *serve
 		MaxMessage: 64 << 10, MaxInFlight: 64, Version: 1,
 	}}
 	s.http = start(http.HandlerFunc(s.serve))
+	s.listenPackets()
 	t.Cleanup(func() {
 		s.http.CloseClientConnections()
 		s.http.Close()
+		s.closePackets()
 		s.wg.Wait()
 	})
 	return s
 }
 
-func (s *server) ws() string { return "ws" + strings.TrimPrefix(s.http.URL, "http") }
+// ws is the server's URL.
+func (s *server) ws() string {
+	if overTCP(s.t) {
+		return "tcp://" + s.packets.Addr().String()
+	}
+	return "ws" + strings.TrimPrefix(s.http.URL, "http")
+}
 
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.wg.Add(1)
@@ -75,7 +85,11 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	defer ws.Close()
+	s.read(ws)
+}
+
+func (s *server) read(ws serverSocket) {
+	defer func() { _ = ws.Close() }()
 	c := &serverConn{t: s.t, ws: ws, in: make(chan zmsg.Frame, 4096)}
 	defer close(c.in)
 	for {

@@ -18,7 +18,7 @@ import (
 	"zgame/zroute"
 )
 
-// Config says what a gate is. Node, Auth and one of Addr and Listener are needed; everything else has a default.
+// Config says what a gate is. Node, Auth and one of Addr, Listener, TCPAddr and TCPListener are needed; everything else has a default.
 //
 // Limits that are counts or sizes: 0 takes the default, -1 means no limit where the field says so.
 type Config struct {
@@ -29,7 +29,11 @@ type Config struct {
 	Addr string
 	// Listener is listened on instead of Addr; the gate closes it. For tests in memory and sockets from outside.
 	Listener net.Listener
-	// TLS makes the gate speak TLS (wss); see NewCertFiles. Nil: plain text, which takes an address of this machine, or InsecurePlaintext.
+	// TCPAddr is where the gate listens for clients over bare TCP, with packets behind their length: zclient's tcp://. Empty: nowhere. TLS,
+	// proxies and limits are those of websockets. TCPListener is listened on instead, as Listener.
+	TCPAddr     string
+	TCPListener net.Listener
+	// TLS makes the gate speak TLS (wss, tcps); see NewCertFiles. Nil: plain text, which takes an address of this machine, or InsecurePlaintext.
 	TLS *tls.Config
 	// InsecurePlaintext allows plain text on addresses that other machines reach: behind a proxy that ends TLS. Whoever stands between
 	// reads, and writes, everything else.
@@ -283,11 +287,14 @@ func (c Config) validate() error {
 	if c.Auth == nil {
 		fault("Auth is nil: expected an Authenticator, DevAuth{} for development")
 	}
-	if c.Addr == "" && c.Listener == nil {
-		fault("Addr is empty: expected host:port, or a Listener")
+	if c.Addr+c.TCPAddr == "" && c.Listener == nil && c.TCPListener == nil {
+		fault("Addr is empty, and so is TCPAddr: expected host:port, or a Listener")
 	}
 	if why := plaintextFault(c.Addr, c.Listener); why != "" && c.TLS == nil && !c.InsecurePlaintext {
 		fault("Addr %s", why)
+	}
+	if why := plaintextFault(c.TCPAddr, c.TCPListener); why != "" && c.TLS == nil && !c.InsecurePlaintext {
+		fault("TCPAddr %s", why)
 	}
 	if c.TLS != nil && len(c.TLS.Certificates) == 0 && c.TLS.GetCertificate == nil && c.TLS.GetConfigForClient == nil {
 		fault("TLS has no certificate: expected Certificates or GetCertificate")

@@ -66,10 +66,11 @@ type conn struct {
 	onRead   func(fd uintptr) bool
 	readErr  error // why the transport failed
 	guard    guard
-	upgraded bool   // gorilla's writes are not ours any more
+	packets  bool   // the transport is bare TCP: packets.go
+	upgraded bool   // the handshake is over: gorilla's writes are not ours any more
 	known    bool   // not counted as unauthenticated any more
 	counted  bool   // against MaxPerIP
-	wsFailed bool   // gorilla reads no more
+	wsFailed bool   // messages are read no more
 	control  bucket // of heartbeats
 
 	// Atomic.
@@ -233,6 +234,11 @@ type message struct {
 // readMessage reads the next message, without gorilla where that is easy. The caller gives its memory back with freeMessage before
 // it reads the next one. That memory grows with what came, not with what was announced.
 func (c *conn) readMessage() (message, error) {
+	if c.packets {
+		m, err := c.readPacket()
+		c.wsFailed = err != nil
+		return m, err
+	}
 	m, ok, err := c.direct()
 	if ok {
 		return m, nil

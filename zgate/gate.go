@@ -74,7 +74,8 @@ type Gate struct {
 	wheelWG sync.WaitGroup
 
 	mu       sync.Mutex
-	listener net.Listener
+	listener net.Listener // of websockets; nil: none
+	packets  net.Listener // of the transport over bare TCP; nil: none
 	conns    map[*conn]struct{}
 	accepts  bucket
 	started  bool
@@ -129,32 +130,57 @@ func (g *Gate) Start(ctx context.Context) error {
 	case g.started:
 		return ErrStarted
 	}
-	l := g.cfg.Listener
-	if l == nil {
-		var err error
-		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", g.cfg.Addr); err != nil {
-			return fmt.Errorf("zgate: cannot listen on %s (Addr): %w", g.cfg.Addr, err)
-		}
+	l, err := listen(ctx, "Addr", g.cfg.Addr, g.cfg.Listener)
+	if err != nil {
+		return err
 	}
-	g.listener, g.started = l, true
+	p, err := listen(ctx, "TCPAddr", g.cfg.TCPAddr, g.cfg.TCPListener)
+	if err != nil {
+		if l != nil {
+			_ = l.Close()
+		}
+		return err
+	}
+	g.listener, g.packets, g.started = l, p, true
 	// Owned by the gate; ends when stopped is closed; Shutdown waits for it.
 	g.wheelWG.Go(func() {
 		g.wheel.run(g.stopped)
 	})
-	g.wg.Add(1)
-	// Owned by the gate; ends when the listener is closed; Shutdown waits for it.
-	go g.accept(l)
+	for _, l := range []net.Listener{g.listener, g.packets} {
+		if l != nil {
+			g.wg.Add(1)
+			// Owned by the gate; ends when the listener is closed; Shutdown waits for it.
+			go g.accept(l, l == g.packets)
+		}
+	}
 	return nil
 }
 
-// Addr returns where the gate listens; nil before Start.
-func (g *Gate) Addr() net.Addr {
+// listen opens addr where there is no listener; both may be missing.
+func listen(ctx context.Context, field, addr string, l net.Listener) (net.Listener, error) {
+	if l != nil || addr == "" {
+		return l, nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("zgate: cannot listen on %s (%s): %w", addr, field, err)
+	}
+	return l, nil
+}
+
+// Addr returns where the gate listens for websockets; nil before Start, and where it does not.
+func (g *Gate) Addr() net.Addr { return g.addrOf(&g.listener) }
+
+// TCPAddr returns where the gate listens for clients over bare TCP; nil before Start, and where it does not.
+func (g *Gate) TCPAddr() net.Addr { return g.addrOf(&g.packets) }
+
+func (g *Gate) addrOf(l *net.Listener) net.Addr {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.listener == nil {
+	if *l == nil {
 		return nil
 	}
-	return g.listener.Addr()
+	return (*l).Addr()
 }
 
 // Serving reports whether the gate accepts connections: it has started, is not shutting down, and its last accept did
@@ -172,7 +198,7 @@ func (g *Gate) Sessions() int { return int(g.active.Load() + g.suspended.Load())
 func (g *Gate) Suspended() int { return int(g.suspended.Load()) }
 
 // accept takes connections until the listener is closed.
-func (g *Gate) accept(l net.Listener) {
+func (g *Gate) accept(l net.Listener, packets bool) {
 	defer g.wg.Done()
 	pause := time.Duration(0)
 	for {
@@ -180,7 +206,7 @@ func (g *Gate) accept(l net.Listener) {
 		if err == nil {
 			pause = 0
 			g.deaf.Store(false)
-			g.admit(nc)
+			g.admit(nc, packets)
 			continue
 		}
 		if g.draining.Load() {
@@ -201,8 +227,8 @@ func (g *Gate) accept(l net.Listener) {
 }
 
 // admit gives a new connection a goroutine, or closes it where a limit is reached.
-func (g *Gate) admit(nc net.Conn) {
-	c := &conn{g: g, nc: nc, remote: addrPort(nc.RemoteAddr())}
+func (g *Gate) admit(nc net.Conn, packets bool) {
+	c := &conn{g: g, nc: nc, remote: addrPort(nc.RemoteAddr()), packets: packets}
 	c.q.segs, c.q.hand = c.q.room[0:0:1], c.q.room[1:1:2]
 	c.timer.conn = c
 	c.heard.Store(g.now())
@@ -374,10 +400,10 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	if first {
 		close(g.leaving)
 	}
-	if first && g.listener != nil {
-		_ = g.listener.Close()
-	} else if first && g.cfg.Listener != nil {
-		_ = g.cfg.Listener.Close()
+	for _, l := range []net.Listener{g.listener, g.packets, g.cfg.Listener, g.cfg.TCPListener} {
+		if first && l != nil {
+			_ = l.Close() // the last two: it may not have been started
+		}
 	}
 	conns := g.snapshotLocked()
 	g.mu.Unlock()

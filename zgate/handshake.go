@@ -48,7 +48,7 @@ func (g *Gate) open(c *conn) (s *Session) {
 			s = nil
 		}
 		c.nowKnown()
-		if s == nil && c.ws != nil {
+		if s == nil && c.upgraded {
 			c.drain()
 		}
 	}()
@@ -67,23 +67,17 @@ func (c *conn) nowKnown() {
 	}
 }
 
-// upgrade makes c a websocket. It returns why it did not, a word of a fixed list.
+// upgrade makes c a websocket, or a connection of packets. It returns why it did not, a word of a fixed list.
 func (g *Gate) upgrade(c *conn) (refused string) {
 	c.tr = c.nc
 	if refused := g.behindProxy(c); refused != "" {
 		return refused
 	}
-	if g.cfg.TLS != nil {
-		t := tls.Server(c.nc, g.cfg.TLS)
-		c.tr = t
-		if err := t.HandshakeContext(g.ctx); err != nil {
-			reason := c.refusedBy("tls", err)
-			if isPlainHTTP(err) { // a client that is told so looks at its URL, not at the network
-				c.tr = c.nc
-				c.refuse(http.StatusBadRequest, "this gate speaks TLS: connect with wss://")
-			}
-			return reason
-		}
+	if refused := g.startTLS(c); refused != "" {
+		return refused
+	}
+	if c.packets {
+		return g.openPackets(c)
 	}
 	r, refused := g.readRequest(c)
 	if refused == "" {
@@ -273,7 +267,7 @@ func (g *Gate) login(c *conn) *Session {
 // hello handles a message before login: heartbeats, and then a Hello. It returns a session, or why there is none, or
 // neither, when there were heartbeats alone.
 func (g *Gate) hello(c *conn, m message) (*Session, *violation) {
-	if m.op == opText && g.cfg.AllowText && c.ws.Subprotocol() == "" {
+	if m.op == opText && g.cfg.AllowText && c.undecided() {
 		c.text.Store(true) // no subprotocol: the first message decides
 	}
 	var p packet

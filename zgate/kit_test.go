@@ -52,6 +52,7 @@ type rig struct {
 	log  *lockedBuffer
 
 	before []byte // what clients send first, ahead of TLS
+	tcp    bool   // clients speak packets over bare TCP
 }
 
 type lockedBuffer struct {
@@ -89,8 +90,11 @@ func newRig(tb testing.TB, change ...func(*Config)) *rig {
 			idPanic: func(*Session, *zmsg.Message) { panic("on purpose") },
 		},
 	}
-	if strings.HasPrefix(tb.Name(), overTLS) {
+	if strings.HasPrefix(tb.Name(), overTLS) || strings.HasPrefix(tb.Name(), overTCPS) {
 		withTLS(&cfg)
+	}
+	if r.tcp = overTCP(tb); r.tcp {
+		cfg.TCPAddr = "127.0.0.1:0"
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -259,6 +263,13 @@ func (r *rig) tryDial(o dialing) (*client, error) {
 		o.sub = []string{zmsg.SubprotocolJSON}
 	}
 	c := &client{t: r.t, text: o.text}
+	if r.tcp {
+		s, err := r.dialPackets(o.text)
+		if err == nil {
+			c.ws = s
+		}
+		return c, err
+	}
 	if o.coder {
 		hc := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS()}}
 		ws, _, err := coder.Dial(context.Background(), r.url(), &coder.DialOptions{
@@ -448,15 +459,26 @@ type raw struct {
 	net.Conn
 	t   testing.TB
 	tcp *net.TCPConn // the same, or what TLS goes over
+
+	packets bool // frames are not masked
 }
 
 // dialRaw connects and, with upgrade, makes a websocket of it by hand.
 func (r *rig) dialRaw(upgrade bool) raw {
 	r.t.Helper()
+	addr, secure := r.Addr(), (*tls.Config)(nil)
 	if r.cfg.TLS != nil {
-		return dialRawWith(r.t, r.Addr(), r.before, clientTLS(), upgrade)
+		secure = clientTLS()
 	}
-	return dialRawWith(r.t, r.Addr(), r.before, nil, upgrade)
+	if !r.tcp {
+		return dialRawWith(r.t, addr, r.before, secure, upgrade)
+	}
+	c := dialRawWith(r.t, r.TCPAddr(), r.before, secure, false)
+	c.packets = true
+	if upgrade {
+		c.http(zmsg.SubprotocolPB + "\n")
+	}
+	return c
 }
 
 func dialRaw(tb testing.TB, gate net.Addr, upgrade bool) raw {
@@ -474,7 +496,7 @@ func dialRawWith(tb testing.TB, gate net.Addr, first []byte, secure *tls.Config,
 	tb.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	_, _ = nc.Write(first)
-	c := raw{nc, tb, nc.(*net.TCPConn)}
+	c := raw{Conn: nc, t: tb, tcp: nc.(*net.TCPConn)}
 	if secure != nil {
 		c.Conn = tls.Client(nc, secure)
 	}
@@ -506,7 +528,12 @@ func (c raw) http(s string) {
 // frame sends one masked websocket frame; b0 is its first byte.
 func (c raw) frame(b0 byte, payload []byte) {
 	c.t.Helper()
-	if _, err := c.Write(maskedFrame(b0, payload)); err != nil {
+	b := maskedFrame(b0, payload)
+	if c.packets {
+		b = append(appendWSHeader(nil, int(b0&0x0f), len(payload)), payload...)
+		b[0] = b0
+	}
+	if _, err := c.Write(b); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -523,28 +550,30 @@ func maskedFrame(b0 byte, payload []byte) []byte {
 }
 
 // wsRead reads one frame from the gate.
-func (c raw) wsRead() (b0 byte, payload []byte, err error) {
+func (c raw) wsRead() (b0 byte, payload []byte, err error) { return readFrame(c) }
+
+func readFrame(r io.Reader) (b0 byte, payload []byte, err error) {
 	var h [2]byte
-	if _, err := io.ReadFull(c, h[:]); err != nil {
+	if _, err := io.ReadFull(r, h[:]); err != nil {
 		return 0, nil, err
 	}
 	n := int(h[1])
 	switch n {
 	case 126:
 		var l [2]byte
-		if _, err := io.ReadFull(c, l[:]); err != nil {
+		if _, err := io.ReadFull(r, l[:]); err != nil {
 			return 0, nil, err
 		}
 		n = int(binary.BigEndian.Uint16(l[:]))
 	case 127:
 		var l [8]byte
-		if _, err := io.ReadFull(c, l[:]); err != nil {
+		if _, err := io.ReadFull(r, l[:]); err != nil {
 			return 0, nil, err
 		}
 		n = int(binary.BigEndian.Uint64(l[:]))
 	}
 	payload = make([]byte, n)
-	_, err = io.ReadFull(c, payload)
+	_, err = io.ReadFull(r, payload)
 	return h[0], payload, err
 }
 
@@ -609,6 +638,9 @@ func withSmallBuffers(tb testing.TB) func(*Config) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
+	}
+	if overTCP(tb) {
+		return func(c *Config) { c.TCPListener = smallBuffers{l} }
 	}
 	return func(c *Config) { c.Listener = smallBuffers{l} }
 }

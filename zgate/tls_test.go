@@ -14,33 +14,6 @@ import (
 	"time"
 )
 
-// overTLS opens the names of tests whose gate and clients speak TLS.
-const overTLS = "TestOverTLS/"
-
-// H11: every test of connections again, over TLS. What is left out needs what TLS has not: writes without blocking, or bytes by hand that
-// are no TLS.
-func TestOverTLS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the whole of the others again")
-	}
-	for name, f := range map[string]func(*testing.T){
-		"Life": TestLife, "ShutdownDrains": TestShutdownDrains, "ShutdownSpreads": TestShutdownSpreads, "ShutdownCuts": TestShutdownCuts,
-		"BadHello": TestBadHello, "TextNeedsSetting": TestTextNeedsSetting, "TextWithoutSubprotocol": TestTextWithoutSubprotocol,
-		"RefusedHandshakes": TestRefusedHandshakes, "SlowHandshakeAndLogin": TestSlowHandshakeAndLogin, "AuthenticatorErrors": TestAuthenticatorErrors,
-		"ConnectionLimits": TestConnectionLimits, "HelloAgain": TestHelloAgain, "RequestBehindHello": TestRequestBehindHello,
-		"Outcomes": TestOutcomes, "OnNoRoute": TestOnNoRoute, "BrokenPackets": TestBrokenPackets, "SameFateInBothCodecs": TestSameFateInBothCodecs,
-		"RequestsInFlightKeepTheirBytes": TestRequestsInFlightKeepTheirBytes, "Timeout": TestTimeout, "TooManyInFlight": TestTooManyInFlight,
-		"Rate": TestRate, "ByteRate": TestByteRate, "HeartbeatFlood": TestHeartbeatFlood, "AcceptRate": TestAcceptRate, "BeforeLogin": TestBeforeLogin,
-		"AnswersOfOthersDoNotWait": TestAnswersOfOthersDoNotWait, "BroadcastIsEncodedOnce": TestBroadcastIsEncodedOnce, "KickIsTheLastThing": TestKickIsTheLastThing,
-		"ManyWriters": TestManyWriters, "QueueAge": TestQueueAge, "LatestArrives": TestLatestArrives, "LargePush": TestLargePush,
-		"ClientGoes": TestClientGoes, "CloseFromEverywhere": TestCloseFromEverywhere, "Silence": TestSilence, "WebsocketViolations": TestWebsocketViolations,
-		"TooLargeIsNamed": TestTooLargeIsNamed, "FragmentsAndTrickle": TestFragmentsAndTrickle, "CloseReplyBehindAnswers": TestCloseReplyBehindAnswers,
-		"StalledClientIsClosed": TestStalledClientIsClosed, "StalledClientBlocksNobody": TestStalledClientBlocksNobody,
-	} {
-		t.Run(name, f)
-	}
-}
-
 // X7: a gate is ready at once, and serves, with TLS and without.
 func TestReady(t *testing.T) {
 	for _, change := range []func(*Config){func(*Config) {}, withTLS} {

@@ -43,7 +43,7 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 		second = zgate.RefuseNewest
 	}
 	return zgate.New(zgate.Config{
-		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TLS: secure, InsecurePlaintext: s.InsecurePlaintext,
+		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TCPAddr: s.TCPAddress, TLS: secure, InsecurePlaintext: s.InsecurePlaintext,
 		TrustedProxies: trusted, ProxyProtocol: s.ProxyProtocol,
 		Auth: auth, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
 		Tell: n.tell, Deliver: n.deliver, Ack: n.sessions.ack, Directory: directory, UserSessions: s.UserSessions, SecondLogin: second,

@@ -42,6 +42,7 @@ type Settings struct {
 		Enabled     bool     `yaml:"enabled" help:"false: no clients connect to this node"`
 		Address     string   `yaml:"address" help:"host:port to listen on"`
 		URL         string   `yaml:"url" help:"how clients reach this gate; default: ws://localhost:<port>/ws"`
+		TCPAddress  string   `yaml:"tcp_address" help:"host:port for clients over bare TCP (tcp://, tcps:// with tls); empty: none"`
 		Origins     []string `yaml:"origins" help:"browser origins allowed besides the gate's own host"`
 		Text        bool     `yaml:"text" help:"allow JSON text messages (zgame.v1.json)"`
 		MaxSessions int      `yaml:"max_sessions"`
@@ -284,6 +285,7 @@ func (s *Settings) Validate() error {
 		}
 	}
 	address("gate.address", s.Gate.Address, !s.Gate.Enabled)
+	address("gate.tcp_address", s.Gate.TCPAddress, true)
 	address("page.address", s.Page.Address, true)
 	address("admin.address", s.Admin.Address, true)
 	address("admin.url", s.Admin.URL, true)
@@ -333,9 +335,12 @@ func (s *Settings) Validate() error {
 	}
 	positive("gate.max_sessions", s.Gate.MaxSessions)
 	positive("gate.max_message", s.Gate.MaxMessage)
-	if g := &s.Gate; g.Enabled && g.TLS.Cert == "" && !g.InsecurePlaintext && !zgate.LoopbackHost(g.Address) {
-		fault("gate.address %q is reached from other machines, and the gate would speak plain text: expected gate.tls.cert and gate.tls.key, an address of "+
-			"this machine such as 127.0.0.1:7000, or gate.insecure_plaintext (of dev: --insecure-plaintext) behind a proxy that ends TLS", g.Address)
+	for key, a := range map[string]string{"gate.address": s.Gate.Address, "gate.tcp_address": s.Gate.TCPAddress} {
+		if g := &s.Gate; !g.Enabled || g.TLS.Cert != "" || g.InsecurePlaintext || a == "" || zgate.LoopbackHost(a) {
+			continue
+		}
+		fault("%s %q is reached from other machines, and the gate would speak plain text: expected gate.tls.cert and gate.tls.key, an address of "+
+			"this machine such as 127.0.0.1:7000, or gate.insecure_plaintext (of dev: --insecure-plaintext) behind a proxy that ends TLS", key, a)
 	}
 	if _, err := proxies(s.Gate.TrustedProxies); err != nil {
 		faults = append(faults, err)

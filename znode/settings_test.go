@@ -92,6 +92,8 @@ func TestPlaintextIsASetting(t *testing.T) {
 		want string // "": no fault
 	}{
 		{[]string{"ZGAME_GATE_ADDRESS=:7000"}, `gate.address ":7000" is reached from other machines`},
+		{[]string{"ZGAME_GATE_TCP_ADDRESS=:7500"}, `gate.tcp_address ":7500" is reached`},
+		{[]string{"ZGAME_GATE_TCP_ADDRESS=7500"}, `gate.tcp_address "7500": expected host:port`},
 		{[]string{"ZGAME_GATE_ADDRESS=10.1.2.3:7000"}, "gate.insecure_plaintext"},
 		{[]string{"ZGAME_GATE_ADDRESS=:7000", "ZGAME_GATE_INSECURE_PLAINTEXT=true"}, ""},
 		{[]string{"ZGAME_GATE_ADDRESS=:7000", "ZGAME_GATE_TLS_CERT=c", "ZGAME_GATE_TLS_KEY=k"}, ""},
