@@ -39,6 +39,7 @@ func TestOverTCP(t *testing.T) {
 		"NeverWritten": TestNeverWritten, "DeadlineAndCancel": TestDeadlineAndCancel, "Bounds": TestBounds, "Packing": TestPacking, "CutStorm": TestCutStorm,
 		"CutsAreNotNoticed": TestCutsAreNotNoticed, "GapOfTheSession": TestGapOfTheSession, "TheServerEndsTheSession": TestTheServerEndsTheSession,
 		"SessionLost": TestSessionLost, "WithoutResume": TestWithoutResume, "CloseEndsTheSession": TestCloseEndsTheSession, "Acks": TestAcks,
+		"ExpiredCredential": TestExpiredCredential,
 	} {
 		t.Run(name, f)
 	}

@@ -371,6 +371,7 @@ func TestExpiredCredential(t *testing.T) {
 	g.cfg.TokenFunc = func(context.Context) (string, error) { asked.Add(1); return *token.Load(), nil }
 	c := g.dial(t)
 	ref := c.Session().Ref
+	eventually(t, "the gate has read that we have our token", func() bool { return c.RTT() > 0 }) // the first Ping comes with the first Ack
 	set("old")
 	asked.Store(0)
 	c.OnState(func(s State) {

@@ -400,9 +400,13 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	if first {
 		close(g.leaving)
 	}
-	for _, l := range []net.Listener{g.listener, g.packets, g.cfg.Listener, g.cfg.TCPListener} {
+	listeners := []net.Listener{g.listener, g.packets}
+	if !g.started {
+		listeners = []net.Listener{g.cfg.Listener, g.cfg.TCPListener}
+	}
+	for _, l := range listeners {
 		if first && l != nil {
-			_ = l.Close() // the last two: it may not have been started
+			_ = l.Close()
 		}
 	}
 	conns := g.snapshotLocked()
