@@ -1,11 +1,14 @@
 package zgate
 
 import (
+	"bufio"
 	"bytes"
+	"compress/flate"
 	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -228,5 +231,31 @@ func TestCloseCodes(t *testing.T) {
 	}
 	if !CloseShutdown.Reconnect() || !CloseSlow.Reconnect() || CloseKicked.Reconnect() || !CloseTooLarge.Reconnect() || CloseCode(4000).Reconnect() {
 		t.Error("ranges")
+	}
+}
+
+// L8: compression is not agreed on, whatever a client offers, so that nothing a client sends can grow; what is compressed all the same is
+// refused as bits that mean nothing.
+func TestNoCompression(t *testing.T) {
+	r := newRig(t)
+	c := r.dialRaw(false)
+	c.http("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
+		"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n\r\n")
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-WebSocket-Extensions") != "" {
+		t.Fatalf("%v %v", resp, err)
+	}
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1 << 10 {
+		_, _ = w.Write(make([]byte, 1<<10))
+	}
+	_ = w.Flush()
+	c.frame(0xc2, b.Bytes())
+	if code, text := c.closeCode(); code != CloseWebsocket || text == "" {
+		t.Errorf("closed with %d %q", code, text)
 	}
 }
