@@ -111,6 +111,8 @@ func (r *Reason) outlives() bool {
 		switch r.Code {
 		case 3003, 3004, 3008: // silent, internal, slow
 			return true
+		case 3001, 3006: // the gate goes, or went: the session may go on at another one
+			return true
 		default: // the websocket's own, of whoever is between, say that it broke
 			return r.Code > 1001 && r.Code < 3000 && r.Code != 1002 && r.Code != 1007 && r.Code != 1009
 		}

@@ -19,8 +19,8 @@ export function outlives(reason: Reason): boolean {
   const { kind, code } = reason;
   if (kind === "client" || kind === "goaway") return false;
   if (kind !== "closed") return reconnectable(reason);
-  // silent, internal, slow; or the websocket's own, of whoever is between
-  return code === 3003 || code === 3004 || code === 3008 || (code > 1001 && code < 3000 && code !== 1002 && code !== 1007 && code !== 1009);
+  // silent, internal, slow; the gate goes, or went, and the session may go on at another one; or the websocket's own, of whoever is between
+  return [3003, 3004, 3008, 3001, 3006].includes(code) || (code > 1001 && code < 3000 && code !== 1002 && code !== 1007 && code !== 1009);
 }
 
 /**

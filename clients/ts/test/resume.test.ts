@@ -104,7 +104,7 @@ test("a session that is over is told of, and the client goes on with a new one",
 test("codes after which the session is asked for", () => withClient(async ({ server, peer }) => {
   resumed(server, "token 1");
   let p = peer;
-  for (const code of [3003, 3004, 3008, 1011]) {
+  for (const code of [3001, 3003, 3004, 3006, 3008, 1011]) {
     p.closing(code);
     p = await server.peers.next("a connection");
     assert.equal(p.hello?.resume, "token 1", String(code));
