@@ -367,20 +367,17 @@ func TestExpiredCredential(t *testing.T) {
 		})
 	})
 	var asked atomic.Int32
-	token := atomic.Pointer[string]{}
-	set := func(s string) { token.Store(&s) }
-	set("good")
 	g.cfg.Token = ""
-	g.cfg.TokenFunc = func(context.Context) (string, error) { asked.Add(1); return *token.Load(), nil }
+	g.cfg.TokenFunc = func(context.Context) (string, error) {
+		if asked.Add(1) == 1 {
+			return "old", nil
+		}
+		return "fresh", nil
+	}
+	asked.Store(1)
 	c := g.dial(t)
 	ref := c.Session().Ref
-	set("old")
 	asked.Store(0)
-	c.OnState(func(s State) {
-		if s.Phase == Waiting && s.Reason.Code == codeUnauthorized {
-			set("fresh")
-		}
-	})
 	g.cuts.cut(false)
 	eventually(t, "it is back with a fresh one", func() bool { return c.Stats().Resumes == 1 })
 	if asked.Load() != 2 || c.Session().Ref != ref {
