@@ -158,3 +158,26 @@ func TestSessionIsNotGoneOnWithTooLate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A session goes on for its own client alone: a claim that is not the token's, or none, or for another user, changes nothing.
+func TestFalseClaims(t *testing.T) {
+	t.Parallel()
+	c := users(t, none, nil)
+	ann := c.Client("ann", 0)
+	ref := ann.Session().Ref
+	next := zmsg.SessionRef{Gate: c.Node(1).Self(), ID: ref.ID, Gen: ref.Gen + 1}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, x := range []struct {
+		user  string
+		claim []byte
+	}{{"ann", nil}, {"ann", make([]byte, 32)}, {"bob", make([]byte, 32)}} {
+		_, a, err := c.Node(1).Users().Bind(ctx, zmsg.Login{User: x.user, Session: next, Most: 1, Resumes: ref, Claim: x.claim})
+		if err != nil || a != zmsg.Lapsed {
+			t.Errorf("%s, %x: %v, %v", x.user, x.claim, a, err)
+		}
+	}
+	if got := sessionsOf(t, c, 2, "ann"); len(got) != 1 || got[0] != ref || ann.State().Phase != zclient.Online {
+		t.Errorf("the directory has %v, not %v", got, ref)
+	}
+}
