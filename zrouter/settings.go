@@ -86,7 +86,7 @@ type Settings struct {
 	DrainMoves        int `yaml:"drain_moves" json:"drain_moves,omitempty" help:"objects that a drain moves at once"`
 	DrainMovesPerNode int `yaml:"drain_moves_per_node" json:"drain_moves_per_node,omitempty" help:"of them to one node"`
 	// DrainRate is how many objects a node that drains begins to move in a second, 1 to 2^20, as long as all are moved in time like that. Of the
-	// node alone. Defaults to 2100.
+	// node alone. Defaults to 1000.
 	DrainRate int `yaml:"drain_rate" json:"drain_rate,omitempty" help:"objects that a drain moves in a second, while the time allows"`
 
 	// StoreTimeout is how long one call of the store may take. The outcome of a write that takes longer counts as unknown. Of the
@@ -105,7 +105,7 @@ func DefaultSettings() Settings {
 		CacheRetryInterval: 256 * time.Millisecond, ObjectRetryInterval: 256 * time.Millisecond,
 		RetryMaxTTL: 3, TransferMaxTTL: 16, MaxHops: 3,
 		SaveDelay: 5 * time.Second, MaxQueue: 1024, MaxQueueBytes: 1 << 20, MaxWaiting: 1 << 16, MaxWaitingBytes: 256 << 20, MaxRoutes: 1 << 20,
-		Durable: Off, ReleaseOnIdle: On, Remember: Off, RememberRate: 1000, DrainMoves: 64, DrainMovesPerNode: 16, DrainRate: 2100,
+		Durable: Off, ReleaseOnIdle: On, Remember: Off, RememberRate: 1000, DrainMoves: 64, DrainMovesPerNode: 16, DrainRate: 1000,
 		PrepareTimeout: time.Second, QuiesceTimeout: 2 * time.Second,
 		StoreTimeout: 4 * time.Second, StoreOps: 256,
 	}

@@ -43,7 +43,7 @@ remember: false
 remember_rate: 1000
 drain_moves: 64
 drain_moves_per_node: 16
-drain_rate: 2100
+drain_rate: 1000
 store_timeout: 4s
 store_ops: 256`)
 	s := Settings{}.withDefaults()

@@ -15,6 +15,7 @@ import (
 // Drain is what a drain came to.
 type Drain struct {
 	Objects        int
+	Hurried        bool          // it had only so much time as its objects need at hurry
 	Filled         time.Duration // how long it took to have them in memory
 	Report         zrouter.DrainReport
 	Steady, During time.Duration // 99 of 100 requests to other objects took at most so long, before and meanwhile
@@ -32,12 +33,19 @@ const (
 	otherThink = 10 * time.Millisecond
 )
 
+// hurry is how many objects a hurried drain has to move in a second; without that it takes its time: drain_rate.
+const hurry = 2200
+
 // MeasureDrain has the first node own so many objects with states of 4 KiB, and then stops it, while others ask for objects of the other
 // nodes. steady is how long these are measured before. The node is started again.
-func (c *Cluster) MeasureDrain(objects int, steady time.Duration) (d Drain, err error) {
-	d.Objects = objects
+func (c *Cluster) MeasureDrain(objects int, steady time.Duration, hurried bool) (d Drain, err error) {
+	d.Objects, d.Hurried = objects, hurried
 	began := time.Now()
-	if err := c.fill(objects); err != nil {
+	name := "paced"
+	if hurried {
+		name = "drain"
+	}
+	if err := c.fill(name, objects); err != nil {
 		return d, err
 	}
 	d.Filled = time.Since(began)
@@ -50,7 +58,11 @@ func (c *Cluster) MeasureDrain(objects int, steady time.Duration) (d Drain, err 
 	from := time.Now()
 	rest(steady)
 	a := c.nodes[0]
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	limit := 20 * time.Minute
+	if hurried {
+		limit = time.Duration(objects)*time.Second/hurry + 10*time.Second // which are not for moves
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	to := time.Now()
 	c.nodes[0] = nil
@@ -68,7 +80,7 @@ func (c *Cluster) MeasureDrain(objects int, steady time.Duration) (d Drain, err 
 }
 
 // fill has the first node own objects.
-func (c *Cluster) fill(objects int) error {
+func (c *Cluster) fill(name string, objects int) error {
 	m, err := zrouter.ManagerOf[*benchpb.Bag](c.nodes[0].Objects(), bagType)
 	if err != nil {
 		return err
@@ -81,7 +93,7 @@ func (c *Cluster) fill(objects int) error {
 	for w := range errs {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(objects) && errs[w] == nil; i = next.Add(1) {
-				_, errs[w] = m.MutableObject(ctx, key("drain", int(i), 4096))
+				_, errs[w] = m.MutableObject(ctx, key(name, int(i), 4096))
 			}
 		})
 	}

@@ -36,7 +36,10 @@ var parts = []part{
 	{"pause-1024", func(c *transfer.Cluster, n sizes) (rower, error) { return c.MeasurePauses(1<<20, max(3, n.pauses/10)) }},
 	{"hops", func(c *transfer.Cluster, n sizes) (rower, error) { return c.MeasureHops(max(3, n.pauses/10)) }},
 	{"storm", func(c *transfer.Cluster, n sizes) (rower, error) { return c.Storm(n.moves) }},
-	{"drain", func(c *transfer.Cluster, n sizes) (rower, error) { return c.MeasureDrain(n.objects, n.steady) }},
+	{"drain", func(c *transfer.Cluster, n sizes) (rower, error) { return c.MeasureDrain(n.objects, n.steady, true) }},
+	{"paced", func(c *transfer.Cluster, n sizes) (rower, error) {
+		return c.MeasureDrain(max(1, n.objects/3), n.steady, false)
+	}},
 	{"crash", func(c *transfer.Cluster, n sizes) (rower, error) { return c.MeasureCrash(n.crash) }},
 }
 
@@ -44,11 +47,11 @@ func run(args []string, out, progress io.Writer) (err error) {
 	flags := command.Flags("transfer", progress)
 	moves := flags.Int("moves", 100_000, "moves under which no request is to be lost")
 	pauses := flags.Int("pauses", 1000, "moves of one object of 4 KiB whose pauses are measured; a third, and a tenth, of that for 64 KiB and 1 MiB")
-	objects := flags.Int("objects", 100_000, "objects of the node that drains")
+	objects := flags.Int("objects", 100_000, "objects of the node that drains in a hurry; a third of them for one that takes its time")
 	crash := flags.Int("crash", 200, "objects of the node that is killed")
 	lease := flags.Duration("lease", 10*time.Second, "lease of the nodes in etcd")
 	steady := flags.Duration("steady", 10*time.Second, "how long requests are measured before the drain")
-	only := flags.String("only", "", "regular expression of what to measure: pause-4, pause-64, pause-1024, hops, storm, drain, crash")
+	only := flags.String("only", "", "regular expression of what to measure: pause-4, pause-64, pause-1024, hops, storm, drain, paced, crash")
 	asJSON := flags.Bool("json", false, "print the rows as JSON")
 	if err := flags.Parse(args); err != nil {
 		return err

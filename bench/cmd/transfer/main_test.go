@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Rows) != 9 {
+	if len(got.Rows) != 12 {
 		t.Errorf("%d rows", len(got.Rows))
 	}
 	for _, r := range got.Rows {
