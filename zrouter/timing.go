@@ -131,10 +131,15 @@ func (s *ManagerSet) lapse() {
 	}
 }
 
-// tellAll tells every entry of Suspend, or those that are suspended of Resume.
+// tellAll tells every entry of Suspend, or those that are suspended of Resume. What suspended says when a shard is locked counts: where it has changed
+// since, another call is on its way to all shards, and may have been to this one already.
 func (s *ManagerSet) tellAll(ev entry.Kind) {
 	for i := range s.shards {
 		t := s.shards[i].lock()
+		if s.suspended.Load() != (ev == entry.Suspend) {
+			t.end()
+			return
+		}
 		for _, o := range t.all() {
 			if ev == entry.Suspend || o.entry.Suspended {
 				t.tell(o, &entry.Event{Kind: ev})
