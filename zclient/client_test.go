@@ -67,9 +67,11 @@ func TestPushes(t *testing.T) {
 // A handler that does not keep up costs the connection, not the memory.
 func TestSlowHandler(t *testing.T) {
 	s := start(t, func(cfg *Config, _ *server) { cfg.MaxPushes = 10 })
-	release := make(chan struct{})
-	On(s.Client, func(*chatpb.Line) { <-release })
-	for range 20 {
+	release, entered := make(chan struct{}), make(chan struct{}, 100)
+	On(s.Client, func(*chatpb.Line) { entered <- struct{}{}; <-release })
+	s.conn.push(&chatpb.Line{}, 0)
+	<-entered
+	for range 11 { // no more than the client takes note of: the server's next one would meet a closed socket
 		s.conn.push(&chatpb.Line{}, 0)
 	}
 	err := s.conn.ended()
