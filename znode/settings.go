@@ -86,18 +86,13 @@ type Settings struct {
 		Pprof   bool   `yaml:"pprof" help:"serve /debug/pprof/ there"`
 	} `yaml:"admin"`
 	NATS struct {
-		URL         string `yaml:"url" help:"several with commas between; tls:// insists on TLS"`
-		User        string `yaml:"user"`
-		Password    string `yaml:"password" secret:"true"`
-		Token       string `yaml:"token" secret:"true" help:"where the server asks for one instead of user and password"`
-		Credentials string `yaml:"credentials" help:"file with a user's JWT and NKEY seed, as nsc writes it"`
-		NKey        string `yaml:"nkey" help:"file with an NKEY seed alone"`
-		TLS         struct {
-			CA       string `yaml:"ca" help:"PEM file: who may have signed the server's certificate; default: whom the system trusts"`
-			Cert     string `yaml:"cert" help:"PEM file; with key: the certificate that the node shows"`
-			Key      string `yaml:"key" help:"PEM file"`
-			Insecure bool   `yaml:"insecure" help:"take any certificate: for development only"`
-		} `yaml:"tls"`
+		URL          string        `yaml:"url" help:"several with commas between; tls:// insists on TLS"`
+		User         string        `yaml:"user"`
+		Password     string        `yaml:"password" secret:"true"`
+		Token        string        `yaml:"token" secret:"true" help:"where the server asks for one instead of user and password"`
+		Credentials  string        `yaml:"credentials" help:"file with a user's JWT and NKEY seed, as nsc writes it"`
+		NKey         string        `yaml:"nkey" help:"file with an NKEY seed alone"`
+		TLS          clientTLS     `yaml:"tls"`
 		PingInterval time.Duration `yaml:"ping_interval" help:"how often a connection is checked"`
 		MaxPings     int           `yaml:"max_pings" help:"pings without an answer that end it; silence is noticed after (max_pings + 1) x ping_interval at the latest"`
 	} `yaml:"nats"`
@@ -181,12 +176,15 @@ type etcdSettings struct {
 	User      string        `yaml:"user"`
 	Password  string        `yaml:"password" secret:"true"`
 	Lease     time.Duration `yaml:"lease" help:"a dead node is gone after this time"`
-	TLS       struct {
-		CA       string `yaml:"ca" help:"PEM file: who may have signed the servers' certificates; default: whom the system trusts"`
-		Cert     string `yaml:"cert" help:"PEM file; with key: the certificate that the node shows"`
-		Key      string `yaml:"key" help:"PEM file"`
-		Insecure bool   `yaml:"insecure" help:"take any certificate: for development only"`
-	} `yaml:"tls"`
+	TLS       clientTLS     `yaml:"tls"`
+}
+
+// clientTLS is how the node knows a server, and is known by it.
+type clientTLS struct {
+	CA       string `yaml:"ca" help:"PEM file: who may have signed the server's certificate; default: whom the system trusts"`
+	Cert     string `yaml:"cert" help:"PEM file; with key: the certificate that the node shows"`
+	Key      string `yaml:"key" help:"PEM file"`
+	Insecure bool   `yaml:"insecure" help:"take any certificate: for development only"`
 }
 
 // maxWeight bounds node.weight: a slip of the hand is not to take everything.
