@@ -10,15 +10,19 @@ import (
 	"zgame/zmsg"
 )
 
-// memory returns the bytes of chunks that a queue holds: what it costs, not what is in it.
-func (q *queue) memory() (n int) {
-	for _, segs := range [][]segment{q.segs, q.hand} {
-		for _, s := range segs {
-			if s.chunk != nil {
-				n += cap(s.chunk.b)
-			} else {
-				n += cap(s.b)
-			}
+// memoryLocked returns the bytes of chunks that a queue holds: what it costs, not what is in it. What somebody is offering to the socket at
+// this moment is his, and is counted by its length.
+func (q *queue) memoryLocked() int {
+	n := q.offered
+	held := q.segs
+	if q.offered == 0 {
+		held = append(q.hand[:len(q.hand):len(q.hand)], q.segs...)
+	}
+	for _, s := range held {
+		if s.chunk != nil {
+			n += cap(s.chunk.b)
+		} else {
+			n += cap(s.b)
 		}
 	}
 	return n
@@ -79,7 +83,7 @@ func TestSlowClientsBesideOthers(t *testing.T) {
 		for _, s := range deaf {
 			c := s.c.Load()
 			c.q.mu.Lock()
-			most, memory = max(most, c.q.queued), max(memory, c.q.memory())
+			most, memory = max(most, c.q.queued), max(memory, c.q.memoryLocked())
 			c.q.mu.Unlock()
 		}
 		for range n { // as fast as those that read take it
