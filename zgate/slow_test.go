@@ -2,6 +2,7 @@ package zgate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,7 @@ func (q *queue) memoryLocked() int {
 	n := q.offered
 	held := q.segs
 	if q.offered == 0 {
-		held = append(q.hand[:len(q.hand):len(q.hand)], q.segs...)
+		held = slices.Concat(q.hand, q.segs)
 	}
 	for _, s := range held {
 		if s.chunk != nil {
