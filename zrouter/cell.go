@@ -2,6 +2,7 @@ package zrouter
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -49,6 +50,10 @@ func (c *Context[S]) Key() zmsg.Key { return c.cell.res.o.key }
 // Version returns the route version of this ownership: the fencing token for what the handler writes elsewhere.
 func (c *Context[S]) Version() zmsg.RouteVersion { return c.cell.res.version }
 
+// Moved returns how long the object took no requests when it came to this node by a move, until it was here: by the clocks of two machines, so it is
+// for people to look at. 0: it came otherwise, or the old owner's word was lost.
+func (c *Context[S]) Moved() time.Duration { return c.cell.res.pause }
+
 // Dirty says that the state has changed: it is saved within the kind's save delay, and before the answer where that is durable.
 func (c *Context[S]) Dirty() { c.cell.res.markDirty() }
 
@@ -94,6 +99,9 @@ func (c *cell[S]) OnStart(zc *zactor.Context) (err error) {
 		return fmt.Errorf("zrouter: loading %s: %w", rec.Key, err)
 	}
 	c.res.cell = c
+	if c.res.frozen != 0 {
+		c.res.pause = max(1, c.res.sh.set.clock.Now().Sub(time.UnixMilli(c.res.frozen)))
+	}
 	c.in(zc)
 	if len(rec.Attachment) > 0 {
 		c.given = new(handoffpb.Attachment)

@@ -120,6 +120,9 @@ func (t *turn) hint(o *object, x *entry.Effect) {
 	if m := o.moves; m != nil && m.given != nil {
 		w := &m.given.Write
 		g := handoffpb.Given{Rev: x.Rev, Schema: w.Schema, State: w.State, Attachment: w.Attachment}
+		if !m.frozen.IsZero() {
+			g.FrozenMs = m.frozen.UnixMilli()
+		}
 		for i := range w.Done {
 			g.Done = append(g.Done, &handoffpb.Done{Origin: w.Done[i].Origin, Seq: w.Done[i].Seq, Reply: w.Done[i].Reply})
 		}
@@ -259,11 +262,11 @@ func (s *ManagerSet) hinted(e *zmsg.Envelope) {
 		for _, d := range g.GetDone() {
 			rec.Done = append(rec.Done, zstore.Done{Origin: d.GetOrigin(), Seq: d.GetSeq(), Reply: d.GetReply()})
 		}
-		t.given = rec
+		t.given, t.frozen = rec, g.GetFrozenMs()
 	}
 	t.serving(o)
 	t.tell(o, &ev)
-	t.given = nil
+	t.given, t.frozen = nil, 0
 	t.settle(o)
 }
 

@@ -94,6 +94,7 @@ type handlerOptions struct {
 	durable  bool
 	memory   bool
 	inServer bool
+	byKey    bool
 }
 
 // rule is what is to be known of a message's id before its handler runs.
@@ -118,6 +119,10 @@ func FromMemory() HandlerOption { return func(o *handlerOptions) { o.memory = tr
 // neither created nor brought there: the request ends with ErrNotInServer, or ErrNotFound where there is no record. It is for what is of no
 // use to an object at rest, in a kind with Create.
 func InServer() HandlerOption { return func(o *handlerOptions) { o.inServer = true } }
+
+// ByKey has the handler run for messages that name the object by its key alone (Context.Object, Call): the id does not belong to the kind, so others may
+// have handlers for it too, and clients cannot send it.
+func ByKey() HandlerOption { return func(o *handlerOptions) { o.byKey = true } }
 
 func (o *handlerOptions) actor() []zactor.HandlerOption {
 	if o.clients {
@@ -268,8 +273,14 @@ func (k Kind[S]) spec() (*kind, error) {
 			bad("message id %d is handled twice", id)
 		}
 		out.handlers[id] = h.opts
-		out.adverts = append(out.adverts, zmsg.Advert{ID: id, Client: h.opts.clients, KeyField: h.key})
 		shared.handlers = append(shared.handlers, h.h)
+		if h.opts.byKey {
+			if h.opts.clients {
+				bad("message id %d: ByKey and FromClients are for one handler: clients send by id", id)
+			}
+			continue
+		}
+		out.adverts = append(out.adverts, zmsg.Advert{ID: id, Client: h.opts.clients, KeyField: h.key})
 	}
 	if !closed { // bound sessions end also where that is nothing to the kind
 		shared.handlers = append(shared.handlers, zactor.HandleTell(func(zc *zactor.Context, e *wirepb.SessionClosed) error {

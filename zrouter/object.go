@@ -44,6 +44,7 @@ type object struct {
 	unsaved time.Time // since when something is not saved; zero: all is
 	fails   int       // saves that failed in a row
 	hinted  time.Time // when a hint came, by which it is being loaded
+	frozen  int64     // likewise: since when it takes no requests, Unix milliseconds
 	bytes   int       // of the messages that wait
 	looks   int       // reads of the record that failed in a row, which it must see before it serves again
 }

@@ -3,6 +3,7 @@ package zrouter
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"zgame/zactor"
 	"zgame/zmsg"
@@ -40,6 +41,9 @@ type residence struct {
 	bound      *bound       // the sessions that are bound to it; owned by the actor's turns, from the start on
 	boundCount atomic.Int32 // how many
 	actor      uint64       // the actor's id; set by its start
+
+	frozen int64         // of the move that has brought it here: since when it takes no requests, Unix milliseconds; 0: none, or not known
+	pause  time.Duration // likewise: for how long it took none, until the actor's start
 
 	// Guarded by the shard's mu.
 	ref     zactor.Ref

@@ -24,6 +24,7 @@ type turn struct {
 
 	asking *zmsg.Envelope // the answer to the question whether this node takes an object over, while the entry is told of it
 	given  *zstore.Record // what came with the hint that the entry is told of
+	frozen int64          // likewise: since when the object takes no requests, Unix milliseconds
 
 	// Of the event that is told; here because it would be allocated each time.
 	facts entry.Facts
@@ -264,7 +265,7 @@ func (t *turn) do(o *object, x *entry.Effect) {
 	case entry.TellPrepared, entry.TellUnprepared:
 		t.answerPrepare(o, x)
 	case entry.LoadGiven:
-		o.rec, o.loads, o.hinted = t.given, true, t.time()
+		o.rec, o.loads, o.hinted, o.frozen = t.given, true, t.time(), t.frozen
 		t.load(o)
 	case entry.TransferDone:
 		t.moved(o, x.Route)
@@ -406,7 +407,8 @@ func (t *turn) load(o *object) {
 	}
 	o.loads = false
 	s := t.sh.set
-	res := &residence{o: o, sh: o.sh, version: o.entry.Route.Version, rec: o.rec}
+	res := &residence{o: o, sh: o.sh, version: o.entry.Route.Version, rec: o.rec, frozen: o.frozen}
+	o.frozen = 0
 	res.bound, o.orphans = o.orphans, nil
 	if n := o.kind.set.Dedup; n > 0 {
 		res.ring = newDoneRing(n, o.rec.Done)

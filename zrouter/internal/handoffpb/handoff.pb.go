@@ -31,7 +31,8 @@ type Given struct {
 	Schema        uint32                 `protobuf:"varint,2,opt,name=schema,proto3" json:"schema,omitempty"` // version of the state's encoding
 	State         []byte                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Done          []*Done                `protobuf:"bytes,4,rep,name=done,proto3" json:"done,omitempty"`
-	Attachment    []byte                 `protobuf:"bytes,5,opt,name=attachment,proto3" json:"attachment,omitempty"` // an Attachment, or empty
+	Attachment    []byte                 `protobuf:"bytes,5,opt,name=attachment,proto3" json:"attachment,omitempty"`              // an Attachment, or empty
+	FrozenMs      int64                  `protobuf:"varint,6,opt,name=frozen_ms,json=frozenMs,proto3" json:"frozen_ms,omitempty"` // since when the object takes no requests, Unix milliseconds by the old owner's clock; 0: not said
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -99,6 +100,13 @@ func (x *Given) GetAttachment() []byte {
 		return x.Attachment
 	}
 	return nil
+}
+
+func (x *Given) GetFrozenMs() int64 {
+	if x != nil {
+		return x.FrozenMs
+	}
+	return 0
 }
 
 // Done is a request that the object has run, as the store has it.
@@ -328,7 +336,7 @@ var File_zgame_router_v1_handoff_proto protoreflect.FileDescriptor
 
 const file_zgame_router_v1_handoff_proto_rawDesc = "" +
 	"\n" +
-	"\x1dzgame/router/v1/handoff.proto\x12\x0fzgame.router.v1\"\x92\x01\n" +
+	"\x1dzgame/router/v1/handoff.proto\x12\x0fzgame.router.v1\"\xaf\x01\n" +
 	"\x05Given\x12\x10\n" +
 	"\x03rev\x18\x01 \x01(\x04R\x03rev\x12\x16\n" +
 	"\x06schema\x18\x02 \x01(\rR\x06schema\x12\x14\n" +
@@ -336,7 +344,8 @@ const file_zgame_router_v1_handoff_proto_rawDesc = "" +
 	"\x04done\x18\x04 \x03(\v2\x15.zgame.router.v1.DoneR\x04done\x12\x1e\n" +
 	"\n" +
 	"attachment\x18\x05 \x01(\fR\n" +
-	"attachment\"F\n" +
+	"attachment\x12\x1b\n" +
+	"\tfrozen_ms\x18\x06 \x01(\x03R\bfrozenMs\"F\n" +
 	"\x04Done\x12\x16\n" +
 	"\x06origin\x18\x01 \x01(\tR\x06origin\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +

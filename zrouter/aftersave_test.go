@@ -1,0 +1,140 @@
+package zrouter_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zgame/zmsg"
+	"zgame/zrouter"
+	"zgame/zrouter/internal/testpb"
+	"zgame/zstore"
+	"zgame/zstore/memstore"
+)
+
+// What runs after a save finds in the store what the state was, long before the save delay; a handler's own change is among it.
+func TestAfterSave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	saved := make(chan error, 100)
+	k := logs()
+	k.Settings.SaveDelay = time.Hour
+	k.Settings.MaxUnsavedAge = 4 * time.Hour
+	k.Handlers[0] = zrouter.Handle(func(c *logContext, req *testpb.Append) (*testpb.Appended, error) {
+		c.AfterSave(func(c *logContext) {
+			rec, err := w.record(c.Key().ID)
+			if err == nil && !slices.Contains(decode(t, rec.State).Lines, req.Line) {
+				err = fmt.Errorf("%q is not in the store", req.Line)
+			}
+			saved <- err
+		})
+		return add(c, req.Line), nil
+	})
+	n := w.start("a", zrouter.Settings{}, k)
+	for i := range 50 {
+		if _, err := n.append("x", fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 50 {
+		select {
+		case err := <-saved:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Fatal("it does not run")
+		}
+	}
+}
+
+// A store that is away for a while puts it off; what was to run at a node that the object has left does not.
+func TestAfterSaveInTrouble(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var ran atomic.Int64
+	k := logs()
+	k.Handlers[0] = zrouter.Handle(func(c *logContext, req *testpb.Append) (*testpb.Appended, error) {
+		c.AfterSave(func(*logContext) { ran.Add(1) })
+		return add(c, req.Line), nil
+	})
+	n := w.start("a", zrouter.Settings{}, k)
+	if _, err := n.append("x", "first"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it runs", func() bool { return ran.Load() == 1 })
+	n.store.SetFaults(func(zstore.Op, zmsg.Key) memstore.Fault { return memstore.Fault{Kind: memstore.Unavailable} })
+	if _, err := n.append("x", "second"); err != nil {
+		t.Fatal(err)
+	}
+	if ran.Load() != 1 {
+		t.Error("it has run before the save")
+	}
+	n.store.SetFaults(nil)
+	eventually(t, "it runs when the store is there again", func() bool { return ran.Load() == 2 })
+}
+
+// The new owner knows for how long the object took no requests; one that did not come by a move knows of none.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ordered = true // the word of the old owner comes before what it sends on
+	k := logs()
+	k.Handlers[1] = zrouter.Handle(func(c *logContext, _ *testpb.Get) (*testpb.Lines, error) {
+		return &testpb.Lines{Lines: []string{c.Moved().String()}}, nil
+	})
+	a, b := w.start("a", zrouter.Settings{}, k), w.start("b", zrouter.Settings{}, k)
+	if _, err := w.own(a, "k"); err != nil {
+		t.Fatal(err)
+	}
+	pause := func() time.Duration {
+		lines, err := a.lines("k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := time.ParseDuration(lines[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if d := pause(); d != 0 {
+		t.Errorf("%v before it has moved", d)
+	}
+	a.transfer("k", b)
+	if d := pause(); d <= 0 || d > patience {
+		t.Errorf("%v behind the move", d)
+	}
+}
+
+// Handlers by key may have an id that other kinds have too, and nothing is routed to them by id.
+func TestByKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kind := func(typ uint32, name string) zrouter.Kind[*testpb.Log] {
+		k := logs()
+		k.Type, k.Name = typ, name
+		k.Handlers = []zrouter.Handler[*testpb.Log]{zrouter.Handle(appendLine, zrouter.ByKey()), zrouter.Handle(getLines, zrouter.ByKey())}
+		return k
+	}
+	n := w.start("a", zrouter.Settings{}, kind(8, "eight"), kind(9, "nine"))
+	for _, typ := range []uint32{8, 9} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if a, err := zrouter.Call[testpb.Appended](ctx, n.set, zmsg.Key{Type: typ, ID: "x"}, &testpb.Append{Log: "x", Line: "l"}); err != nil || a.GetN() != 1 {
+			t.Errorf("%d: %v, %v", typ, a, err)
+		}
+	}
+	id, _ := zmsg.IDOf(&testpb.Append{})
+	if n.set.Owns(id) {
+		t.Error("the id belongs to a kind")
+	}
+	bad := logs()
+	bad.Handlers = []zrouter.Handler[*testpb.Log]{zrouter.Handle(appendLine, zrouter.ByKey(), zrouter.FromClients())}
+	if _, err := zrouter.New(zrouter.Config{Self: n.ref, Group: n.group, Link: n, Members: n, Store: n.store}, bad); err == nil {
+		t.Error("ByKey and FromClients go together")
+	}
+}
