@@ -76,7 +76,7 @@ browser-test: build ## two tabs on two nodes in headless Chromium (Debian's pack
 
 # Executions, not time: go test up to 1.26 may end a -fuzztime in seconds with "context deadline exceeded" (golang/go#75804). Each count is more than
 # what 10 s, and for what a client may send to a gate 60 s, came to on two cores.
-FUZZ := ./zgate:FuzzMessage:1000000 ./zclient:FuzzPackets:150000 ./zgate:FuzzWebsocket:60000 ./zmsg:FuzzFrame:150000 ./zmsg:FuzzEnvelope:160000 ./zmsg:FuzzPacket:150000 ./zmsg:FuzzBatch:150000 \
+FUZZ := ./zgate:FuzzMessage:1000000 ./zclient:FuzzPackets:150000 ./zgate:FuzzWebsocket:60000 ./zgate:FuzzWebsocketDeflate:30000 ./zgate:FuzzInflate:100000 ./zmsg:FuzzFrame:150000 ./zmsg:FuzzEnvelope:160000 ./zmsg:FuzzPacket:150000 ./zmsg:FuzzBatch:150000 \
 	./zmsg:FuzzText:150000 ./internal/settings:FuzzLoad:120000 ./internal/mongowire:FuzzRead:250000 ./zactor:FuzzReadRecord:120000 ./zrouter:FuzzState:60000 \
 	./zrouter:FuzzBoundOf:15000 ./zgate:FuzzPushOrder:60000 ./zgate:FuzzProxyHeader:150000 ./zgate/jwtauth:FuzzToken:150000 ./zmsg:FuzzBinding:60000
 

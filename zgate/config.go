@@ -118,6 +118,11 @@ type Config struct {
 	// once. Connections that another limit refuses do not count. Defaults to 2,000 a second and 4,000; AcceptRate -1: no limit.
 	AcceptRate  int
 	AcceptBurst int
+	// Compression lets websocket clients send and receive compressed messages, where they offer to (permessage-deflate, RFC 7692; browsers do). It costs
+	// CPU, and memory only while a message is at work. The limits of messages hold for what they inflate to.
+	Compression bool
+	// CompressFrom is how large what is sent must be to be compressed, in bytes: a response, or the body of a push. Defaults to 512.
+	CompressFrom int
 	// QueueBytes is how much may wait for a client that does not read; more closes it as slow (3008). Volatile pushes
 	// are dropped from a quarter of it on. One frame of any size up to MaxSend fits into an empty queue. Defaults to 1 MiB.
 	QueueBytes int
@@ -238,6 +243,7 @@ func (c Config) withDefaults() Config {
 	set(&c.ByteBurst, max(4<<20, c.MaxMessage))
 	set(&c.AcceptRate, 2_000)
 	set(&c.AcceptBurst, 4_000)
+	set(&c.CompressFrom, 512)
 	set(&c.QueueBytes, 1<<20)
 	set(&c.MaxSend, 15<<20)
 	set(&c.ResumeWindow, 30*time.Second)
@@ -347,6 +353,7 @@ func (c Config) validate() error {
 		{"ByteBurst", c.ByteBurst, c.MaxMessage, 1 << 30},
 		{"AcceptRate", c.AcceptRate, -1, 1 << 30},
 		{"AcceptBurst", c.AcceptBurst, 1, 1 << 30},
+		{"CompressFrom", c.CompressFrom, 1, 1 << 30},
 		{"QueueBytes", c.QueueBytes, 4 << 10, 1 << 30},
 		{"MaxSend", c.MaxSend, 4 << 10, 1 << 30},
 		{"MaxSuspended", c.MaxSuspended, 1, 1 << 30},

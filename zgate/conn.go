@@ -51,6 +51,9 @@ type conn struct {
 	corked     atomic.Bool // the reader is at work and flushes before it blocks
 	closingNow atomic.Bool // what is read is not looked at any more
 
+	// Set during the handshake, before anybody else has the conn.
+	deflates bool // messages may be compressed
+
 	q queue
 
 	// What reading touches.
@@ -102,33 +105,43 @@ func (c *conn) op() int {
 }
 
 // Read reads for gorilla's buffer, which is small. gorilla calls it when it has nothing left; when the socket has
-// nothing either, that is the border at which answers leave.
+// nothing either, that is the border at which answers leave. It gets no more than a frame at a time: what follows may be for direct, and
+// the guard is never ahead of the message that gorilla reads.
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := 0, error(nil)
-	if c.raw == nil {
-		n, err = c.receiveInto(p)
-	} else {
-		if c.in == nil || c.inAt == len(c.in.b) {
-			c.dropIn()
-			err = c.receive()
+	if c.in == nil || c.inAt == len(c.in.b) {
+		c.dropIn()
+		if c.raw == nil {
+			return c.readThrough(p)
 		}
-		if err == nil {
-			// No more than a frame at a time: what follows it may be for direct.
-			n, err = c.guard.frame(c.in.b[c.inAt:][:min(len(p), len(c.in.b)-c.inAt)])
-			copy(p, c.in.b[c.inAt:c.inAt+n])
-			if c.inAt += n; c.inAt == len(c.in.b) {
-				c.dropIn()
-			}
+		if err := c.receive(); err != nil {
+			return 0, err
 		}
-		return n, err
 	}
-	if err == nil {
-		err = c.guard.scan(p[:n])
+	n, err := c.guard.frame(c.in.b[c.inAt:][:min(len(p), len(c.in.b)-c.inAt)])
+	copy(p, c.in.b[c.inAt:c.inAt+n])
+	if c.inAt += n; c.inAt == len(c.in.b) {
+		c.dropIn()
 	}
+	return n, err
+}
+
+// readThrough is Read where reading may block, and a connection that waits is to hold no buffer. What is read beyond a frame stays in in.
+func (c *conn) readThrough(p []byte) (int, error) {
+	p = p[:min(len(p), largeChunk)]
+	n, err := c.receiveInto(p)
 	if err != nil {
 		return 0, err
 	}
-	return n, nil
+	frame, err := c.guard.frame(p[:n])
+	if rest := p[frame:n]; err == nil && len(rest) > 0 {
+		pool := &smallChunks
+		if len(rest) > smallChunk {
+			pool = &largeChunks
+		}
+		c.in = pool.Get().(*chunk)
+		c.in.b = append(c.in.b, rest...)
+	}
+	return frame, err
 }
 
 // receive fills in from the socket. A connection that waits for bytes holds no buffer.
@@ -241,7 +254,7 @@ func (c *conn) readMessage() (message, error) {
 	}
 	m, ok, err := c.direct()
 	if ok {
-		return m, nil
+		return m, err
 	}
 	op, r := 0, io.Reader(nil)
 	if err == nil {
@@ -258,7 +271,11 @@ func (c *conn) readMessage() (message, error) {
 		c.freeMessage(message{})
 		return message{}, err
 	}
-	return message{op, c.buf.Bytes()}, nil
+	m = message{op, c.buf.Bytes()}
+	if c.guard.deflated {
+		return c.inflated(m)
+	}
+	return m, nil
 }
 
 // freeMessage gives the memory of m back. In tests with -tags invariants its bytes are overwritten, so that whoever aliases them shows.

@@ -22,6 +22,8 @@ type counters struct {
 	loginAgain, loginFailed zmetrics.Counter
 	// Encodes.
 	encodePB, encodeText zmetrics.Counter
+	// Compression.
+	sentPlain, sentDeflated, receivedPlain, receivedDeflated zmetrics.Counter
 
 	responses   [zmsg.NumCodes]zmetrics.Counter
 	application zmetrics.Counter
@@ -51,6 +53,9 @@ func newCounters(m *zmetrics.Gate) *counters {
 		loginAgain: m.Logins.With("again"), loginFailed: m.Logins.With("failed"),
 
 		encodePB: m.Encodes.With("pb"), encodeText: m.Encodes.With("text"),
+
+		sentPlain: m.Compression.With("sent", "plain"), sentDeflated: m.Compression.With("sent", "deflated"),
+		receivedPlain: m.Compression.With("received", "plain"), receivedDeflated: m.Compression.With("received", "deflated"),
 
 		application: m.Responses.With(zmsg.CodeApplication.String()),
 		framework:   m.Responses.With(zmsg.Code(999).String()),

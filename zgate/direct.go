@@ -4,7 +4,8 @@ import "encoding/binary"
 
 // direct returns the next message where all of it is in hand in the form that nearly all messages have: one frame, masked, without
 // reserved bits. ok is false where gorilla is to read: what has come is something else, is not whole, or is to be refused; gorilla has
-// taken nothing of it yet, since Read hands it no more than a frame at a time. An error is the transport's.
+// taken nothing of it yet, since Read hands it no more than a frame at a time. An error is the transport's, or with ok that of a message that
+// was compressed.
 func (c *conn) direct() (m message, ok bool, err error) {
 	if c.raw == nil {
 		return m, false, nil
@@ -16,8 +17,15 @@ func (c *conn) direct() (m message, ok bool, err error) {
 		}
 	}
 	b := c.in.b[c.inAt:]
-	if len(b) < 6 || b[0] != 0x80|opBinary && b[0] != 0x80|opText || b[1]&0x80 == 0 {
+	if len(b) < 6 || b[1]&0x80 == 0 {
 		return m, false, nil
+	}
+	limit, op := c.guard.limit, b[0]
+	if op != 0x80|opBinary && op != 0x80|opText {
+		if op &^= rsv1; !c.deflates || op == b[0] || op != 0x80|opBinary && op != 0x80|opText {
+			return m, false, nil
+		}
+		limit = deflatedLimit(limit)
 	}
 	head, n := 6, int(b[1]&0x7f)
 	switch n {
@@ -29,13 +37,17 @@ func (c *conn) direct() (m message, ok bool, err error) {
 	case 127:
 		return m, false, nil // more than a chunk holds
 	}
-	if len(b) < head+n || int64(n) > c.guard.limit {
+	if len(b) < head+n || int64(n) > limit {
 		return m, false, nil
 	}
 	payload := b[head : head+n : head+n]
 	unmask(payload, binary.LittleEndian.Uint32(b[head-4:]))
 	c.inAt += head + n // the chunk stays until the next message is wanted
-	return message{int(b[0] & 0x0f), payload}, true, nil
+	m = message{int(op & 0x0f), payload}
+	if op != b[0] {
+		m, err = c.inflated(m)
+	}
+	return m, true, err
 }
 
 // unmask undoes a client's masking, RFC 6455 section 5.3.

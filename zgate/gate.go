@@ -97,8 +97,10 @@ func New(cfg Config) (*Gate, error) {
 		WriteBufferSize: 256, // never used: what is written goes another way
 		WriteBufferPool: &sync.Pool{},
 		Subprotocols:    []string{"zgame.v1.pb"},
-		CheckOrigin:     func(*http.Request) bool { return true }, // readRequest has judged it
-		Error:           handshakeFailed,
+
+		EnableCompression: cfg.Compression,
+		CheckOrigin:       func(*http.Request) bool { return true }, // readRequest has judged it
+		Error:             handshakeFailed,
 	}
 	if cfg.AllowText {
 		g.upgrader.Subprotocols = append(g.upgrader.Subprotocols, "zgame.v1.json")

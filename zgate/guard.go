@@ -18,9 +18,11 @@ func (v *violation) Error() string { return "zgate: " + v.text }
 // lets pass or cannot name: a message above the limit (with its size, from the header alone), too many fragments,
 // lengths of 2^63 and more, a close frame with half a code. Everything else about frames is gorilla's.
 //
-// It looks at headers only and skips payloads. Owned by the reading goroutine.
+// It looks at headers only and skips payloads; it takes RSV1 off what is compressed. Owned by the reading goroutine.
 type guard struct {
 	limit     int64 // largest message
+	deflate   bool  // messages may be compressed: gorilla does not see the bit that says so
+	deflated  bool  // the current message is
 	message   int64 // bytes announced by the fragments of the current message so far
 	skip      int64 // payload bytes of the current frame still to come
 	fragments int
@@ -28,24 +30,16 @@ type guard struct {
 	have      uint8 // bytes of hdr
 }
 
-// scan looks at the next bytes of the stream. After a violation it is not called again.
-func (g *guard) scan(p []byte) error {
-	for len(p) > 0 {
-		n, err := g.frame(p)
-		if err != nil {
-			return err
-		}
-		p = p[n:]
-	}
-	return nil
-}
-
-// frame is scan up to the end of the frame that p begins with, or is in the middle of. It returns how many bytes that are.
+// frame looks at the next bytes of the stream, up to the end of the frame that p begins with, or is in the middle of. It returns how many bytes
+// that are. After a violation it is not called again.
 func (g *guard) frame(p []byte) (n int, err error) {
 	if g.skip == 0 {
 		// Bytes of the header, as many as it turns out to have.
 		for need := g.headerSize(); int(g.have) < need && n < len(p); need = g.headerSize() {
 			g.hdr[g.have] = p[n]
+			if g.have == 0 && g.deflate {
+				p[n] &^= rsv1
+			}
 			g.have++
 			n++
 		}
@@ -96,6 +90,10 @@ func (g *guard) header() error {
 	if size >= 1<<63 {
 		return &violation{CloseWebsocket, "a frame announces a length of 2^63 or more"}
 	}
+	deflated := g.deflate && g.hdr[0]&rsv1 != 0
+	if deflated && op != opText && op != opBinary {
+		return &violation{CloseWebsocket, "a frame that does not begin a message says that it is compressed"} // RFC 7692, section 6
+	}
 	if op >= opClose { // control frames: gorilla checks their length
 		if op == opClose && size == 1 {
 			return &violation{CloseWebsocket, "a close frame has half a code"}
@@ -103,10 +101,17 @@ func (g *guard) header() error {
 		g.skip = int64(size)
 		return nil
 	}
-	if size > uint64(g.limit) || g.message+int64(size) > g.limit {
+	if op != 0 {
+		g.deflated = deflated
+	}
+	limit := g.limit
+	if g.deflated {
+		limit = deflatedLimit(limit)
+	}
+	if size > uint64(limit) || g.message+int64(size) > limit {
 		return &violation{
 			CloseTooLarge,
-			fmt.Sprintf("message of %d bytes is above the limit of %d", uint64(g.message)+size, g.limit),
+			fmt.Sprintf("message of %d bytes is above the limit of %d", uint64(g.message)+size, limit),
 		}
 	}
 	g.message += int64(size)

@@ -87,6 +87,15 @@ func (g *Gate) upgrade(c *conn) (refused string) {
 		return refused
 	}
 	w := &hijacker{c: c}
+	if g.cfg.Compression {
+		// gorilla takes every offer of permessage-deflate, and answers as is wanted. Nothing else of it is used.
+		c.deflates = takesDeflate(r.Header)
+		r.Header.Del("Sec-Websocket-Extensions")
+		if c.deflates {
+			r.Header.Set("Sec-Websocket-Extensions", "permessage-deflate")
+		}
+		c.guard.deflate = c.deflates
+	}
 	ws, err := g.upgrader.Upgrade(w, r, nil)
 	if err != nil {
 		return c.refusedBy(w.reason, err)

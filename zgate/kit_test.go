@@ -90,11 +90,14 @@ func newRig(tb testing.TB, change ...func(*Config)) *rig {
 			idPanic: func(*Session, *zmsg.Message) { panic("on purpose") },
 		},
 	}
-	if strings.HasPrefix(tb.Name(), overTLS) || strings.HasPrefix(tb.Name(), overTCPS) {
+	if strings.HasPrefix(tb.Name(), overTLS) || strings.HasPrefix(tb.Name(), overTCPS) || strings.HasPrefix(tb.Name(), overDeflate+"TLS/") {
 		withTLS(&cfg)
 	}
 	if r.tcp = overTCP(tb); r.tcp {
 		cfg.TCPAddr = "127.0.0.1:0"
+	}
+	if strings.HasPrefix(tb.Name(), overDeflate) {
+		cfg.Compression, cfg.CompressFrom = true, 1
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -272,16 +275,18 @@ func (r *rig) tryDial(o dialing) (*client, error) {
 	}
 	if o.coder {
 		hc := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS()}}
-		ws, _, err := coder.Dial(context.Background(), r.url(), &coder.DialOptions{
-			Subprotocols: o.sub, HTTPClient: hc, HTTPHeader: o.head,
-		})
+		opts := &coder.DialOptions{Subprotocols: o.sub, HTTPClient: hc, HTTPHeader: o.head}
+		if r.cfg.Compression {
+			opts.CompressionMode, opts.CompressionThreshold = coder.CompressionNoContextTakeover, 1
+		}
+		ws, _, err := coder.Dial(context.Background(), r.url(), opts)
 		if err != nil {
 			return nil, err
 		}
 		ws.SetReadLimit(64 << 20)
 		c.ws = coderSocket{ws}
 	} else {
-		d := websocket.Dialer{Subprotocols: o.sub, TLSClientConfig: clientTLS(), HandshakeTimeout: patience, NetDial: func(network, addr string) (net.Conn, error) {
+		d := websocket.Dialer{Subprotocols: o.sub, TLSClientConfig: clientTLS(), HandshakeTimeout: patience, EnableCompression: r.cfg.Compression, NetDial: func(network, addr string) (net.Conn, error) {
 			nc, err := net.Dial(network, addr)
 			if err == nil {
 				_, err = nc.Write(r.before)
@@ -501,21 +506,29 @@ func dialRawWith(tb testing.TB, gate net.Addr, first []byte, secure *tls.Config,
 		c.Conn = tls.Client(nc, secure)
 	}
 	if upgrade {
-		c.http("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
-		var b [1]byte
-		var head []byte
-		for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
-			if _, err := c.Read(b[:]); err != nil {
-				tb.Fatalf("%v after %q", err, head)
-			}
-			head = append(head, b[0])
-		}
-		if !strings.HasPrefix(string(head), "HTTP/1.1 101") {
-			tb.Fatalf("not upgraded: %q", head)
-		}
+		c.upgrade("")
 	}
 	return c
+}
+
+// upgrade makes a websocket of c, with more headers, and returns the head of the answer.
+func (c raw) upgrade(more string) string {
+	tb := c.t
+	tb.Helper()
+	c.http("GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + more + "\r\n")
+	var b [1]byte
+	var head []byte
+	for !bytes.HasSuffix(head, []byte("\r\n\r\n")) {
+		if _, err := c.Read(b[:]); err != nil {
+			tb.Fatalf("%v after %q", err, head)
+		}
+		head = append(head, b[0])
+	}
+	if !strings.HasPrefix(string(head), "HTTP/1.1 101") {
+		tb.Fatalf("not upgraded: %q", head)
+	}
+	return string(head)
 }
 
 func (c raw) http(s string) {

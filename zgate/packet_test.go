@@ -26,6 +26,7 @@ func (f dispatch) Dispatch(m *zmsg.Message) (zroute.Result, int, error) { return
 func TestOutcomes(t *testing.T) {
 	const local, remote, busy, none, failed, dispatchPanics, object = 1, 2, 3, 4, 5, 6, 7
 	var got atomic.Pointer[zmsg.Message]
+	begin := time.Now()
 	r := newRig(t, func(c *Config) {
 		c.Dispatcher = dispatch(func(m *zmsg.Message) (zroute.Result, int, error) {
 			switch m.ID {
@@ -84,7 +85,7 @@ func TestOutcomes(t *testing.T) {
 	if n := strings.Count(r.log.String(), "stack="); n != 4 {
 		t.Errorf("%d stacks logged", n)
 	}
-	if n := strings.Count(r.log.String(), "no node took a message"); n != 1 {
+	if n := strings.Count(r.log.String(), "no node took a message"); n < 1 || n > 1+int(time.Since(begin)/time.Second) {
 		t.Errorf("%d no-route warnings: they are to be rate limited", n)
 	}
 	eventually(t, "no request is in flight", func() bool { return r.requests.Load() == 0 }) // that may follow the response

@@ -29,8 +29,9 @@ type encoded struct {
 	body  []byte
 	// owned: body is not changed by anybody and may be kept; else it is valid during the call only.
 	owned bool
-	rest  []byte // of the text form, nil until somebody wants it
-	err   error  // of the text form
+	rest  []byte    // of the text form, nil until somebody wants it
+	err   error     // of the text form
+	z     *deflated // body and rest for clients that take them compressed
 }
 
 var errOf error = &opError{"zgate: Push.Of is longer than " + itoa(zmsg.MaxOf) + " bytes", zmsg.CodeBadRequest}
@@ -100,6 +101,10 @@ func (c *conn) pushLocked(n uint64, e *encoded) {
 		head := append(h[:0], textHead+`"seq":"`...)
 		head = appendUint(head, n)
 		head = append(head, `",`...)
+		if z := e.z.body(true); z != nil && c.deflates {
+			c.squeezedLocked(opText, head, z, true, len(rest))
+			return
+		}
 		var w [10]byte
 		c.appendLocked(appendWSHeader(w[:0], opText, len(head)+len(rest)))
 		c.appendLocked(head)
@@ -117,6 +122,11 @@ func (c *conn) pushLocked(n uint64, e *encoded) {
 		head = protowire.AppendVarint(append(head, 6<<3|2), uint64(len(e.body)))
 	}
 	frame := len(head) + len(e.body)
+	if z := e.z.body(false); z != nil && c.deflates {
+		var w [64]byte
+		c.squeezedLocked(opBinary, append(protowire.AppendVarint(append(w[:0], 1<<3|2), uint64(frame)), head...), z, true, len(e.body))
+		return
+	}
 	var w [24]byte
 	pre := appendWSHeader(w[:0], opBinary, 1+protowire.SizeVarint(uint64(frame))+frame)
 	pre = protowire.AppendVarint(append(pre, 1<<3|2), uint64(frame))
@@ -148,12 +158,16 @@ func (c *conn) appendBodyLocked(b []byte, owned bool) {
 
 // push queues e. With later, the write is left to the gate's flusher, for a sender that has many sessions to serve.
 func (s *Session) push(e *encoded, later bool) error {
-	if s.c.Load().text.Load() {
+	c := s.c.Load()
+	if c.text.Load() {
 		if _, err := e.text(); err != nil {
 			return err
 		}
 	}
-	c := s.lock()
+	if c.deflates {
+		c.squeeze(e)
+	}
+	c = s.lock()
 	defer c.q.mu.Unlock()
 	if c.endedLocked() {
 		return s.awayLocked(c, e)

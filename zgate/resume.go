@@ -402,6 +402,12 @@ func (s *Session) takeLocked(old, c *conn, cl *claim) *violation {
 			continue
 		}
 		e := encoded{g: g, id: it.ID, body: it.Body, owned: it.Own}
+		if c.deflates {
+			if c.text.Load() {
+				_, _ = e.text()
+			}
+			c.squeeze(&e)
+		}
 		c.pushLocked(it.N, &e)
 		g.count.Replayed.Inc()
 	}

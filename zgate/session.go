@@ -136,7 +136,7 @@ func (s *Session) Reply(token uint64, r *zmsg.Reply) {
 
 // respond sends the response for seq; later leaves the write to the flusher.
 func (s *Session) respond(seq uint64, r *zmsg.Reply, later bool) {
-	if r.Code == zmsg.CodeOK && r.Body != nil && s.resume == nil && len(r.Body) <= s.g.cfg.MaxSend && !s.c.Load().text.Load() {
+	if r.Code == zmsg.CodeOK && r.Body != nil && s.resume == nil && len(r.Body) <= s.g.cfg.MaxSend && s.c.Load().plainBinary(len(r.Body)) {
 		s.respondBytes(seq, r, later)
 		return
 	}
@@ -191,6 +191,12 @@ func (s *Session) respondBytes(seq uint64, r *zmsg.Reply, later bool) {
 
 // sendResponse sends a response, and keeps it where the session is resumed.
 func (s *Session) sendResponse(seq uint64, frame []byte, later bool) {
+	var squeezed []byte
+	if s.c.Load().squeezes(len(frame)) {
+		z := deflaters.Get().(*deflater)
+		defer z.free()
+		squeezed = z.deflate(frame)
+	}
 	c := s.lock()
 	defer c.q.mu.Unlock()
 	kept := s.resume != nil && (!c.endedLocked() || s.outlivesLocked(c))
@@ -205,7 +211,11 @@ func (s *Session) sendResponse(seq uint64, frame []byte, later bool) {
 		}
 		return
 	}
-	c.frameLocked(c.op(), frame)
+	if squeezed != nil && c.deflates {
+		c.squeezedLocked(c.op(), nil, squeezed, false, len(frame))
+	} else {
+		c.frameLocked(c.op(), frame)
+	}
 	c.sentLocked(later)
 }
 

@@ -22,6 +22,8 @@ import (
 const (
 	overTLS  = "TestOverTLS/"
 	overTCPS = "TestOverTCPS/"
+
+	overDeflate = "TestOverDeflate" // and over TLS: TestOverDeflateTLS
 )
 
 func overTCP(tb testing.TB) bool {
@@ -84,6 +86,19 @@ func TestOverTLS(t *testing.T) { again(t, nil) }
 
 // And over bare TCP.
 func TestOverTCP(t *testing.T) { again(t, websocketTests) }
+
+// And with messages compressed both ways, whatever their size.
+func TestOverDeflate(t *testing.T) { again(t, nil) }
+
+// And some of them with TLS, where frames are cut another way.
+func TestOverDeflateTLS(t *testing.T) {
+	for _, name := range []string{"Life", "Outcomes", "BroadcastIsEncodedOnce", "FragmentsAndTrickle", "WebsocketViolations"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			connectionTests[name](t)
+		})
+	}
+}
 
 // And some of them over both.
 func TestOverTCPS(t *testing.T) {

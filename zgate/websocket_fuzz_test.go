@@ -19,7 +19,7 @@ import (
 )
 
 // What a client's bytes mean, by RFC 6455 and the limits of a gate, in the plainest words: the gate, which reads most messages by itself, the
-// others by gorilla, and watches both, is to come to the same.
+// others by gorilla, and watches both, is to come to the same. With deflate, messages may be compressed: RFC 7692.
 type wsMeaning struct {
 	echoes []zmsg.Frame // to be answered, in order
 	pings  [][]byte     // likewise
@@ -30,9 +30,10 @@ type wsMeaning struct {
 
 const wsFuzzLimit = 8 << 10
 
-func meaningOf(b []byte) (m wsMeaning) {
+func meaningOf(b []byte, deflate bool) (m wsMeaning) {
 	var message []byte
 	op, size, fragments := byte(0), uint64(0), 0 // of the message that is being read
+	squeezed, limit := false, uint64(wsFuzzLimit)
 	for {
 		if len(b) < 2 {
 			m.open = true
@@ -64,11 +65,17 @@ func meaningOf(b []byte) (m wsMeaning) {
 			}
 		}
 		control := kind >= 8
-		bad(b[0]&0x70 != 0 || !masked || n > math.MaxInt64, CloseWebsocket)
+		squeeze := deflate && b[0]&0x40 != 0 && (kind == 1 || kind == 2)
+		bad(b[0]&0x30 != 0 || b[0]&0x40 != 0 && !squeeze || !masked || n > math.MaxInt64, CloseWebsocket)
 		bad(kind > 2 && kind < 8 || kind > 10, CloseWebsocket)
 		bad(control && (!fin || n > 125) || kind == 8 && n == 1, CloseWebsocket)
 		bad(!control && (kind == 0) != (fragments > 0), CloseWebsocket)
-		bad(!control && (n > wsFuzzLimit || size+n > wsFuzzLimit), CloseTooLarge)
+		if kind == 1 || kind == 2 {
+			if squeezed, limit = squeeze, wsFuzzLimit; squeezed {
+				limit = uint64(deflatedLimit(wsFuzzLimit))
+			}
+		}
+		bad(!control && (n > limit || size+n > limit), CloseTooLarge)
 		bad(!control && fragments == maxFragments, CloseProtocol)
 		if len(m.codes) > 0 {
 			return m
@@ -104,6 +111,17 @@ func meaningOf(b []byte) (m wsMeaning) {
 		if !fin {
 			continue
 		}
+		if squeezed {
+			var err error
+			switch message, err = inflatedBy(message, wsFuzzLimit); err {
+			case errInflated:
+				m.codes = []CloseCode{CloseTooLarge}
+				return m
+			case errCorrupt:
+				m.codes = []CloseCode{CloseWebsocket}
+				return m
+			}
+		}
 		if op != opBinary || len(message) == 0 {
 			m.codes = []CloseCode{CloseProtocol}
 			return m
@@ -137,7 +155,7 @@ func goodClose(p []byte) bool {
 }
 
 // wsScript makes a stream of a fuzzer's bytes: mostly what clients send, cut, mixed and spoiled.
-func wsScript(script []byte) (stream []byte) {
+func wsScript(script []byte, deflate bool) (stream []byte) {
 	next := func() int {
 		if len(script) == 0 {
 			return 0
@@ -151,8 +169,12 @@ func wsScript(script []byte) (stream []byte) {
 		seq++
 		return zmsg.AppendPacketFrame(nil, &zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_REQUEST, ID: idEcho, Seq: seq, Body: bytes.Repeat([]byte{byte(seq)}, size)})
 	}
+	kinds := 12
+	if deflate {
+		kinds = 16
+	}
 	for pings := 0; len(script) > 0; {
-		switch next() % 12 {
+		switch next() % kinds {
 		case 0, 1, 2, 3:
 			stream = append(stream, maskedFrame(0x82, echo(next()))...)
 		case 4: // several frames in a message
@@ -197,6 +219,18 @@ func wsScript(script []byte) (stream []byte) {
 			n = min(len(script), n)
 			stream = append(stream, script[:n]...)
 			script = script[n:]
+		case 12: // compressed
+			stream = append(stream, maskedFrame(0xc2, deflatedBy(echo(next()*8), next()%11-1))...)
+		case 13: // and in fragments
+			b := deflatedBy(echo(next()*20), 1)
+			at := next() % (len(b) + 1)
+			stream = append(append(stream, maskedFrame(0x42, b[:at])...), maskedFrame(0x80, b[at:])...)
+		case 14: // of about as much as is allowed
+			stream = append(stream, maskedFrame(0xc2, deflatedBy(echo(wsFuzzLimit-20+next()%40), 1))...)
+		case 15: // and spoiled
+			b := deflatedBy(echo(next()), 1)
+			b[next()%len(b)] ^= byte(next())
+			stream = append(stream, maskedFrame(0xc2, b[:len(b)-next()%2])...)
 		case 11: // a bit is turned
 			if len(stream) > 0 {
 				stream[(next()<<8|next())%len(stream)] ^= 1 << (next() % 8)
@@ -208,24 +242,34 @@ func wsScript(script []byte) (stream []byte) {
 
 // Whatever bytes a client sends after its login, in whatever pieces they come, each message is answered that the standard sees in them, and the connection
 // ends as it says.
-func FuzzWebsocket(f *testing.F) {
+func FuzzWebsocket(f *testing.F) { fuzzWebsocket(f, false) }
+
+// Likewise where the client and the gate have agreed on compression.
+func FuzzWebsocketDeflate(f *testing.F) { fuzzWebsocket(f, true) }
+
+func fuzzWebsocket(f *testing.F, deflate bool) {
+	f.Helper()
 	for _, s := range []string{
 		"", "\x00\x05\x01\x40\x06\x03\x07\x02\x00\x00", "\x04\x03abcd\x05\x10\x08\x02\x00\x01", "\x05\xff\x45\x00", "\x08\x00\x08\x13\x08\x14\x08\x15\x08\x27",
 		"\x00\x05\x09\x80", "\x00\x05\x09\xc2\x05", "\x00\x01\x09\x02\x05\x00\x01", "\x00\x05\x0a\x0d\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff",
 		"\x00\x05\x0a\x0d\x82\xff\x00\x00\x00\x00\x00\x00\x20\x01", "\x06\x7e", "\x00\xff\x00\xff\x0b\x01\x01\x03\x00\x05", "\x09\x88\x01", "\x09\x81\x05abc",
+		"\x0c\x10\x06\x0c\x80\x00\x0d\xf0\x05\x00\x03", "\x0c\x10\x06\x0e\x00\x0e\x15\x0e\x27", "\x0f\x30\x05\x01\x00", "\x0f\x30\x00\x00\x01", "\x09\xc9\x01a", "\x0d\x10\x02\x09\xc0\x02ab",
 	} {
 		f.Add([]byte(s), uint16(7))
 		f.Add([]byte(s), uint16(4000))
 	}
-	r := newRig(f, func(c *Config) { c.Rate, c.MaxMessage, c.Logger = -1, wsFuzzLimit, nil })
+	r := newRig(f, func(c *Config) { c.Rate, c.MaxMessage, c.Logger, c.Compression = -1, wsFuzzLimit, nil, deflate })
 	gate := r.Addr()
 	f.Fuzz(func(t *testing.T, script []byte, cut uint16) {
 		if len(script) > 200 {
 			return
 		}
-		stream := wsScript(script)
-		want := meaningOf(stream)
-		c := dialRaw(t, gate, true)
+		stream := wsScript(script, deflate)
+		want := meaningOf(stream, deflate)
+		c := dialRaw(t, gate, !deflate)
+		if deflate {
+			c.upgrade("Sec-WebSocket-Extensions: permessage-deflate\r\n")
+		}
 		_ = c.tcp.SetLinger(0) // the system is to forget the port at once: there are not as many as executions
 		defer c.Close()
 		c.hello("ann")
@@ -283,6 +327,10 @@ func wsAnswers(c raw) (g wsGot, err error) {
 		case b0 == 0x8a:
 			g.pongs = append(g.pongs, p)
 			continue
+		case b0 == 0xc2:
+			if p, err = inflatedBy(p, 1<<20); err != nil {
+				return g, err
+			}
 		case b0 != 0x82:
 			return g, fmt.Errorf("frame %x", b0)
 		}

@@ -158,7 +158,8 @@ func TestGuardFollowsCuts(t *testing.T) {
 		g := guard{limit: 70_000}
 		for rest := stream; len(rest) > 0; {
 			n := min(len(rest), 1+rand.IntN(2000))
-			if err := g.scan(rest[:n]); err != nil {
+			n, err := g.frame(rest[:n])
+			if err != nil {
 				t.Fatal(err)
 			}
 			rest = rest[n:]
@@ -169,7 +170,11 @@ func TestGuardFollowsCuts(t *testing.T) {
 	}
 	g := guard{limit: 69_999}
 	var v *violation
-	if err := g.scan(stream); !errors.As(err, &v) || v.code != CloseTooLarge {
+	var err error
+	for rest, n := stream, 0; err == nil && len(rest) > 0; rest = rest[n:] {
+		n, err = g.frame(rest)
+	}
+	if !errors.As(err, &v) || v.code != CloseTooLarge {
 		t.Errorf("limit: %v", err)
 	}
 }

@@ -14,10 +14,12 @@ type Gate struct {
 	// Pushes that were accepted for a session.
 	Pushes Counter
 	// Encodes of pushes, by codec (pb, text): a broadcast is one for each codec, whatever the number of members.
-	Encodes  CounterVec
-	Closes   CounterVec // sessions and logins ended, by reason
-	Warnings Counter    // told to clients that send too much
-	Refused  CounterVec // connections refused before the websocket began, by reason
+	Encodes CounterVec
+	// Compression are the bytes of messages that were compressed, by way (sent, received) and form: plain, and deflated, as they travel.
+	Compression CounterVec
+	Closes      CounterVec // sessions and logins ended, by reason
+	Warnings    Counter    // told to clients that send too much
+	Refused     CounterVec // connections refused before the websocket began, by reason
 	// Drops of frames for clients, by reason: closed (the session has ended), late (a reply nobody waits for any
 	// more), volatile, replaced (by a newer push of class latest), cut (still queued when the connection ended),
 	// no_session, stale_session, wrong_gate, watcher, old_owner (of an object that has a newer one), doubled (of an object: it
@@ -59,6 +61,7 @@ func NewGate(reg Registerer) *Gate {
 		Responses:   m.counterVec("responses_total", "Responses to clients by result code.", "code"),
 		Pushes:      m.counter("pushes_total", "Pushes accepted for a session."),
 		Encodes:     m.counterVec("push_encodes_total", "Pushes encoded, by codec.", "codec"),
+		Compression: m.counterVec("compression_bytes_total", "Bytes of messages that were compressed, by way and form: as they are, and as they travel.", "way", "form"),
 		Closes:      m.counterVec("closes_total", "Sessions and logins ended, by reason.", "reason"),
 		Warnings:    m.counter("warnings_total", "Warnings to clients that send too much."),
 		Refused:     m.counterVec("refused_total", "Connections refused before the websocket began, by reason.", "reason"),

@@ -50,6 +50,7 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
 		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, MaxUnauthenticated: s.MaxUnauthenticated, MaxPerIP: s.MaxPerAddress,
 		AcceptRate: s.AcceptRate, AcceptBurst: s.AcceptBurst, Rate: s.Rate, Burst: s.Burst, ByteRate: s.ByteRate, ByteBurst: s.ByteBurst,
+		Compression: s.Compression, CompressFrom: s.CompressFrom,
 		BeforeLogin: n.cfg.App.BeforeLogin, PushWait: s.PushWait,
 		ResumeWindow: resumeWindow(s.ResumeWindow), MaxSuspended: s.MaxSuspended, KeepBytes: s.KeepBytes, KeepTime: s.KeepTime, MaxKeepBytes: s.MaxKeepBytes,
 		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),

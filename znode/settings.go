@@ -57,6 +57,9 @@ type Settings struct {
 		ByteRate           int `yaml:"byte_rate" help:"bytes per second of one session's messages; -1: no limit"`
 		ByteBurst          int `yaml:"byte_burst" help:"that many at once, at least max_message; likewise"`
 
+		Compression  bool `yaml:"compression" help:"websocket clients that offer it (browsers do) send and get compressed messages; costs CPU"`
+		CompressFrom int  `yaml:"compress_from" help:"bytes of a response, or of a push's body, from which on it is compressed"`
+
 		PushWait time.Duration `yaml:"push_wait" help:"how long pushes of an object's new owner wait for the old one's last; then clients are told of a gap"`
 
 		ResumeWindow time.Duration `yaml:"resume_window" help:"how long a session waits for a client whose connection broke; 0: not at all"`
@@ -147,7 +150,7 @@ func DefaultSettings() Settings {
 	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
 	s.Gate.MaxUnauthenticated, s.Gate.MaxPerAddress, s.Gate.AcceptRate, s.Gate.AcceptBurst = 1_000, 1_000, 2_000, 4_000
 	s.Gate.Rate, s.Gate.Burst, s.Gate.ByteRate, s.Gate.ByteBurst = 1_000, 2_000, 1<<20, 4<<20
-	s.Gate.PushWait = time.Second
+	s.Gate.PushWait, s.Gate.CompressFrom = time.Second, 512
 	s.Gate.ResumeWindow, s.Gate.KeepTime = 30*time.Second, time.Minute
 	s.Gate.MaxSuspended, s.Gate.KeepBytes, s.Gate.MaxKeepBytes = 20_000, 256<<10, 256<<20
 	s.Gate.Directory, s.Gate.UserSessions, s.Gate.SecondLogin = true, 1, "replace"
@@ -359,6 +362,7 @@ func (s *Settings) Validate() error {
 	if s.Gate.ByteBurst < s.Gate.MaxMessage {
 		fault("gate.byte_burst %d: expected at least gate.max_message (%d)", s.Gate.ByteBurst, s.Gate.MaxMessage)
 	}
+	positive("gate.compress_from", s.Gate.CompressFrom)
 	positive("gate.max_suspended", s.Gate.MaxSuspended)
 	positive("gate.keep_bytes", s.Gate.KeepBytes)
 	positive("gate.max_keep_bytes", s.Gate.MaxKeepBytes)

@@ -57,6 +57,7 @@ var only = map[string][]string{
 	"go.mongodb.org/mongo-driver":         {"zstore/mongostore"},
 	"github.com/gorilla/websocket":        {"zgate", "zclient"},
 	"github.com/golang-jwt/jwt":           {"zgate/jwtauth"},
+	"github.com/klauspost/compress":       {"zgate"},
 	"github.com/rs/zerolog":               {"internal/logging", "cmd"},
 	"github.com/robfig/cron":              {"zactor"},
 	"github.com/prometheus/client_golang": {"zmetrics", "znode"},
