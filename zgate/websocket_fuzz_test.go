@@ -113,12 +113,10 @@ func meaningOf(b []byte, deflate bool) (m wsMeaning) {
 		}
 		if squeezed {
 			var err error
-			switch message, err = inflatedBy(message, wsFuzzLimit); err {
-			case errInflated:
-				m.codes = []CloseCode{CloseTooLarge}
-				return m
-			case errCorrupt:
-				m.codes = []CloseCode{CloseWebsocket}
+			message, err = inflatedBy(message, wsFuzzLimit)
+			bad(errors.Is(err, errInflated), CloseTooLarge)
+			bad(errors.Is(err, errCorrupt), CloseWebsocket)
+			if err != nil {
 				return m
 			}
 		}
