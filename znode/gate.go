@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"zgame/zgate"
 	"zgame/zmetrics"
@@ -33,37 +32,16 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 	if err != nil {
 		return nil, err
 	}
-	drain := &n.cfg.Settings.Drain
-	var directory zgate.Directory
+	c := n.cfg.Settings.gateLimits()
+	c.Node, c.Listener, c.TLS, c.TrustedProxies, c.Auth = self, n.cfg.Listen, secure, trusted, auth
 	if s.Directory {
-		directory = n.users
+		c.Directory = n.users
 	}
-	second := zgate.ReplaceOldest
-	if s.SecondLogin == "reject" {
-		second = zgate.RefuseNewest
-	}
-	return zgate.New(zgate.Config{
-		Node: self, Addr: s.Address, Listener: n.cfg.Listen, TCPAddr: s.TCPAddress, TLS: secure, InsecurePlaintext: s.InsecurePlaintext,
-		TrustedProxies: trusted, ProxyProtocol: s.ProxyProtocol,
-		Auth: auth, Dispatcher: n.dispatcher, OnNoRoute: n.cfg.App.OnNoRoute, Groups: n.link,
-		Tell: n.tell, Deliver: n.deliver, Ack: n.sessions.ack, Directory: directory, UserSessions: s.UserSessions, SecondLogin: second,
-		AllowText: s.Text, Registry: registry, AllowedOrigins: append(n.pageOrigins(), s.Origins...),
-		MaxSessions: s.MaxSessions, MaxMessage: s.MaxMessage, MaxUnauthenticated: s.MaxUnauthenticated, MaxPerIP: s.MaxPerAddress,
-		AcceptRate: s.AcceptRate, AcceptBurst: s.AcceptBurst, Rate: s.Rate, Burst: s.Burst, ByteRate: s.ByteRate, ByteBurst: s.ByteBurst,
-		Compression: s.Compression, CompressFrom: s.CompressFrom,
-		BeforeLogin: n.cfg.App.BeforeLogin, PushWait: s.PushWait,
-		ResumeWindow: resumeWindow(s.ResumeWindow), MaxSuspended: s.MaxSuspended, KeepBytes: s.KeepBytes, KeepTime: s.KeepTime, MaxKeepBytes: s.MaxKeepBytes,
-		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),
-		Logger: n.log, Metrics: zmetrics.NewGate(n.registry),
-	})
-}
-
-// resumeWindow is the setting as the gate has it, to which 0 is the default.
-func resumeWindow(d time.Duration) time.Duration {
-	if d == 0 {
-		return -1
-	}
-	return d
+	c.Dispatcher, c.OnNoRoute, c.BeforeLogin, c.Groups = n.dispatcher, n.cfg.App.OnNoRoute, n.cfg.App.BeforeLogin, n.link
+	c.Tell, c.Deliver, c.Ack = n.tell, n.deliver, n.sessions.ack
+	c.Registry, c.AllowedOrigins = registry, append(n.pageOrigins(), s.Origins...)
+	c.Logger, c.Metrics = n.log, zmetrics.NewGate(n.registry)
+	return zgate.New(c)
 }
 
 // proxies reads gate.trusted_proxies. The error names each entry that is none.

@@ -14,7 +14,6 @@ import (
 
 	"zgame/internal/settings"
 	"zgame/zdiscovery"
-	"zgame/zgate"
 	"zgame/zrouter"
 )
 
@@ -47,6 +46,7 @@ type Settings struct {
 		Text        bool     `yaml:"text" help:"allow JSON text messages (zgame.v1.json)"`
 		MaxSessions int      `yaml:"max_sessions"`
 		MaxMessage  int      `yaml:"max_message" help:"bytes of one client message"`
+		MaxSend     int      `yaml:"max_send" help:"bytes of one body to a client; clients of ours take 16 MiB"`
 
 		MaxUnauthenticated int `yaml:"max_unauthenticated" help:"connections that are no session yet"`
 		MaxPerAddress      int `yaml:"max_per_address" help:"connections of one address (IPv6: one /64); -1: no limit"`
@@ -56,6 +56,24 @@ type Settings struct {
 		Burst              int `yaml:"burst" help:"that many at once; who goes on for as many as are refused is closed"`
 		ByteRate           int `yaml:"byte_rate" help:"bytes per second of one session's messages; -1: no limit"`
 		ByteBurst          int `yaml:"byte_burst" help:"that many at once, at least max_message; likewise"`
+		MaxInFlight        int `yaml:"max_in_flight" help:"requests of one session that may wait for their response"`
+		MaxGroups          int `yaml:"max_groups" help:"groups that one session may be in"`
+		MaxWatchers        int `yaml:"max_watchers" help:"actors that may watch one session"`
+		MaxBindings        int `yaml:"max_bindings" help:"objects that one session may be bound to"`
+		MaxRoutes          int `yaml:"max_routes" help:"message ids of one session that may have a route of their own"`
+
+		QueueBytes int           `yaml:"queue_bytes" help:"what may wait for a client that does not read; more closes it as slow"`
+		QueueAge   time.Duration `yaml:"queue_age" help:"and for how long the oldest of it"`
+
+		HandshakeTimeout  time.Duration `yaml:"handshake_timeout" help:"for TLS and HTTP together"`
+		LoginTimeout      time.Duration `yaml:"login_timeout" help:"from then to the client's Hello"`
+		AuthTimeout       time.Duration `yaml:"auth_timeout" help:"for whoever decides about the login, and for the directory after it"`
+		Heartbeat         time.Duration `yaml:"heartbeat" help:"after so long a silence a client is to show that it is there; it is told"`
+		SilenceTimeout    time.Duration `yaml:"silence_timeout" help:"the silence after which it is closed, at least 1.5 times heartbeat; 0: twice heartbeat"`
+		CloseTimeout      time.Duration `yaml:"close_timeout" help:"for a client that is closed to take its last messages"`
+		RequestTimeout    time.Duration `yaml:"request_timeout" help:"for requests whose client does not say"`
+		MaxRequestTimeout time.Duration `yaml:"max_request_timeout" help:"for those whose client does"`
+		JoinTimeout       time.Duration `yaml:"join_timeout" help:"how long the first member of a group waits for its subscription at NATS"`
 
 		Compression  bool `yaml:"compression" help:"websocket clients that offer it (browsers do) send and get compressed messages; costs CPU"`
 		CompressFrom int  `yaml:"compress_from" help:"bytes of a response, or of a push's body, from which on it is compressed"`
@@ -64,7 +82,8 @@ type Settings struct {
 
 		ResumeWindow time.Duration `yaml:"resume_window" help:"how long a session waits for a client whose connection broke; 0: not at all"`
 		MaxSuspended int           `yaml:"max_suspended" help:"sessions that may wait for their clients at once"`
-		KeepBytes    int           `yaml:"keep_bytes" help:"what a session keeps of what it has sent until its client has it"`
+		KeepCount    int           `yaml:"keep_count" help:"messages that a session keeps of what it has sent until its client has them"`
+		KeepBytes    int           `yaml:"keep_bytes" help:"and what they come to, at most queue_bytes"`
 		MaxKeepBytes int           `yaml:"max_keep_bytes" help:"likewise, of all sessions together"`
 		KeepTime     time.Duration `yaml:"keep_time" help:"and for how long, at most"`
 		Directory    bool          `yaml:"directory" help:"the cluster knows which sessions each user has; false: this gate asks nobody about logins"`
@@ -150,9 +169,14 @@ func DefaultSettings() Settings {
 	s.Gate.MaxSessions, s.Gate.MaxMessage = 100_000, 64<<10
 	s.Gate.MaxUnauthenticated, s.Gate.MaxPerAddress, s.Gate.AcceptRate, s.Gate.AcceptBurst = 1_000, 1_000, 2_000, 4_000
 	s.Gate.Rate, s.Gate.Burst, s.Gate.ByteRate, s.Gate.ByteBurst = 1_000, 2_000, 1<<20, 4<<20
+	s.Gate.MaxInFlight, s.Gate.MaxGroups, s.Gate.MaxWatchers, s.Gate.MaxBindings, s.Gate.MaxRoutes = 128, 256, 256, 64, 256
+	s.Gate.MaxSend, s.Gate.QueueBytes, s.Gate.QueueAge = 15<<20, 1<<20, 5*time.Second
+	s.Gate.HandshakeTimeout, s.Gate.LoginTimeout, s.Gate.AuthTimeout, s.Gate.CloseTimeout = 5*time.Second, 5*time.Second, 5*time.Second, time.Second
+	s.Gate.Heartbeat = 20 * time.Second
+	s.Gate.RequestTimeout, s.Gate.MaxRequestTimeout, s.Gate.JoinTimeout = 10*time.Second, time.Minute, 2*time.Second
 	s.Gate.PushWait, s.Gate.CompressFrom = time.Second, 512
 	s.Gate.ResumeWindow, s.Gate.KeepTime = 30*time.Second, time.Minute
-	s.Gate.MaxSuspended, s.Gate.KeepBytes, s.Gate.MaxKeepBytes = 20_000, 256<<10, 256<<20
+	s.Gate.MaxSuspended, s.Gate.KeepCount, s.Gate.KeepBytes, s.Gate.MaxKeepBytes = 20_000, 4096, 256<<10, 256<<20
 	s.Gate.Directory, s.Gate.UserSessions, s.Gate.SecondLogin = true, 1, "replace"
 	s.Gate.Auth.Skew, s.Gate.Auth.Refresh = 30*time.Second, 5*time.Minute
 	s.Admin.Address = "127.0.0.1:9090"
@@ -271,38 +295,24 @@ func (s *Settings) Validate() error {
 	}
 	oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", s.Log.Format, "text", "json")
-	oneOf("gate.second_login", s.Gate.SecondLogin, "replace", "reject")
-	if n := s.Gate.UserSessions; n == 0 || n < -1 || n > 1000 {
-		fault("gate.user_sessions %d: expected a number from 1 to 1000, or -1 for no limit", n)
-	}
-	faults = append(faults, s.Gate.Auth.faults()...)
 	oneOf("store.driver", s.Store.Driver, "mongo", "kv")
 	address := func(key, value string, mayBeEmpty bool) {
-		if value == "" && mayBeEmpty {
-			return
-		}
-		if _, port, err := net.SplitHostPort(value); err != nil || !validPort(port) {
-			fault("%s %q: expected host:port or :port, with a port from 0 to 65535", key, value)
+		if err := addressFault(key, value, mayBeEmpty); err != nil {
+			faults = append(faults, err)
 		}
 	}
-	address("gate.address", s.Gate.Address, !s.Gate.Enabled)
-	address("gate.tcp_address", s.Gate.TCPAddress, true)
 	address("page.address", s.Page.Address, true)
 	address("admin.address", s.Admin.Address, true)
 	address("admin.url", s.Admin.URL, true)
 	link := func(key, value string, schemes ...string) {
-		u, err := url.Parse(value)
-		if err != nil || u.Host == "" {
-			fault("%s: expected %s://host:port", key, schemes[0]) // the value may hold a password: it is not printed
-			return
-		}
-		if !slices.Contains(schemes, u.Scheme) {
-			fault("%s: scheme %q: expected %s", key, u.Scheme, strings.Join(schemes, ", "))
+		if err := linkFault(key, value, schemes...); err != nil {
+			faults = append(faults, err)
 		}
 	}
 	for u := range strings.SplitSeq(s.NATS.URL, ",") {
 		link("nats.url", strings.TrimSpace(u), "nats", "tls", "ws", "wss")
 	}
+	faults = append(faults, s.gateFaults()...)
 	faults = append(faults, s.natsFaults()...)
 	faults = append(faults, s.etcdFaults()...)
 	if len(s.Etcd.Endpoints) == 0 {
@@ -320,52 +330,11 @@ func (s *Settings) Validate() error {
 	if s.Store.Driver == "kv" && !nodeID.MatchString(s.Store.KV.Bucket) {
 		fault("store.kv.bucket %q: expected 1 to 64 letters, digits, '-' or '_'", s.Store.KV.Bucket)
 	}
-	if s.Gate.URL != "" {
-		link("gate.url", s.Gate.URL, "ws", "wss")
-	}
-	for _, o := range s.Gate.Origins {
-		link("gate.origins", o, "http", "https")
-	}
-	if (s.Gate.TLS.Cert == "") != (s.Gate.TLS.Key == "") {
-		fault("gate.tls: cert and key belong together; only one is set")
-	}
 	positive := func(key string, n int) {
 		if n <= 0 {
 			fault("%s %d: expected a number above 0", key, n)
 		}
 	}
-	positive("gate.max_sessions", s.Gate.MaxSessions)
-	positive("gate.max_message", s.Gate.MaxMessage)
-	for key, a := range map[string]string{"gate.address": s.Gate.Address, "gate.tcp_address": s.Gate.TCPAddress} {
-		if g := &s.Gate; !g.Enabled || g.TLS.Cert != "" || g.InsecurePlaintext || a == "" || zgate.LoopbackHost(a) {
-			continue
-		}
-		fault("%s %q is reached from other machines, and the gate would speak plain text: expected gate.tls.cert and gate.tls.key, an address of "+
-			"this machine such as 127.0.0.1:7000, or gate.insecure_plaintext (of dev: --insecure-plaintext) behind a proxy that ends TLS", key, a)
-	}
-	if _, err := proxies(s.Gate.TrustedProxies); err != nil {
-		faults = append(faults, err)
-	}
-	if s.Gate.ProxyProtocol && len(s.Gate.TrustedProxies) == 0 {
-		fault("gate.proxy_protocol: expected gate.trusted_proxies too: the proxies' addresses")
-	}
-	positive("gate.max_unauthenticated", s.Gate.MaxUnauthenticated)
-	positive("gate.accept_burst", s.Gate.AcceptBurst)
-	positive("gate.burst", s.Gate.Burst)
-	for key, n := range map[string]int{
-		"gate.max_per_address": s.Gate.MaxPerAddress, "gate.accept_rate": s.Gate.AcceptRate, "gate.rate": s.Gate.Rate, "gate.byte_rate": s.Gate.ByteRate,
-	} {
-		if n < -1 || n == 0 {
-			fault("%s %d: expected a number above 0, or -1 for no limit", key, n)
-		}
-	}
-	if s.Gate.ByteBurst < s.Gate.MaxMessage {
-		fault("gate.byte_burst %d: expected at least gate.max_message (%d)", s.Gate.ByteBurst, s.Gate.MaxMessage)
-	}
-	positive("gate.compress_from", s.Gate.CompressFrom)
-	positive("gate.max_suspended", s.Gate.MaxSuspended)
-	positive("gate.keep_bytes", s.Gate.KeepBytes)
-	positive("gate.max_keep_bytes", s.Gate.MaxKeepBytes)
 	positive("store.kv.replicas", s.Store.KV.Replicas)
 	positive("actors.mailbox", s.Actors.Mailbox)
 	positive("actors.max_topics", s.Actors.MaxTopics)
@@ -396,22 +365,42 @@ func (s *Settings) Validate() error {
 			}
 		}
 	}
-	if s.Gate.PushWait < time.Millisecond || s.Gate.PushWait > time.Hour {
-		fault("gate.push_wait %s: expected 1ms to 1h", s.Gate.PushWait)
-	}
-	if w := s.Gate.ResumeWindow; w != 0 && (w < time.Millisecond || w > time.Hour) {
-		fault("gate.resume_window %s: expected 1ms to 1h, or 0: sessions end with their connections", w)
-	}
-	atLeast("gate.keep_time", s.Gate.KeepTime, time.Millisecond)
 	atLeast("etcd.lease", s.Etcd.Lease, 2*time.Second)
 	atLeast("actors.ask_timeout", s.Actors.AskTimeout, time.Millisecond)
 	atLeast("actors.handler_limit", s.Actors.HandlerLimit, time.Millisecond)
 	atLeast("actors.queue_time", s.Actors.QueueTime, time.Millisecond)
 	atLeast("start.timeout", s.Start.Timeout, time.Second)
-	atLeast("drain.timeout", s.Drain.Timeout, 0)
+	if d := s.Drain.Timeout; d < 0 || d > 2*time.Hour {
+		fault("drain.timeout %s: expected 0s to 2h", d)
+	}
 	atLeast("drain.announce", s.Drain.Announce, 0)
-	atLeast("drain.delay", s.Drain.Delay, 0)
+	if d := s.Drain.Delay; d < 0 || d > time.Hour {
+		fault("drain.delay %s: expected 0s to 1h", d)
+	}
 	return errors.Join(faults...)
+}
+
+// addressFault says what is wrong with host:port.
+func addressFault(key, value string, mayBeEmpty bool) error {
+	if value == "" && mayBeEmpty {
+		return nil
+	}
+	if _, port, err := net.SplitHostPort(value); err != nil || !validPort(port) {
+		return fmt.Errorf("%s %q: expected host:port or :port, with a port from 0 to 65535", key, value)
+	}
+	return nil
+}
+
+// linkFault says what is wrong with a URL. It may hold a password: it is not printed.
+func linkFault(key, value string, schemes ...string) error {
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" {
+		return fmt.Errorf("%s: expected %s://host:port", key, schemes[0])
+	}
+	if !slices.Contains(schemes, u.Scheme) {
+		return fmt.Errorf("%s: scheme %q: expected %s", key, u.Scheme, strings.Join(schemes, ", "))
+	}
+	return nil
 }
 
 func validPort(s string) bool {

@@ -71,7 +71,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`node.id "a b"`, `log.level "loud": expected debug, info, warn, error`, `gate.address "7000": expected host:port`,
 		`nats.url: scheme "http": expected nats`, "etcd.endpoints: expected at least one", "store.mongo.uri: expected mongodb://",
-		"etcd.lease 1ms: expected at least 2s", "gate.tls: cert and key belong together", "gate.max_message 0", `gate.trusted_proxies "far": expected an address`, "gate.rate 0: expected a number above 0, or -1", "gate.accept_rate -2", "gate.byte_burst -1: expected at least gate.max_message", `gate.auth.kind "none": expected jwt or dev`,
+		"etcd.lease 1ms: expected at least 2s", "gate.tls: cert and key belong together", "gate.max_message 0", `gate.trusted_proxies "far": expected an address`, "gate.rate 0: expected 1 to 1073741824, or -1", "gate.accept_rate -2", "gate.byte_burst -1: expected at least gate.max_message", `gate.auth.kind "none": expected jwt or dev`,
 		"node.weight 0: expected a number from 1", `node.labels "b": expected key=value`, `node.labels "a=2"`, "node.load_interval 1ms: expected 0",
 		"nats.token and nats.nkey are set: expected at most one", "nats.password without nats.user", "nats.tls: cert and key", "nats.ping_interval 1ms: expected at least 100ms",
 		"nats.max_pings 0: expected a number above 0",
