@@ -83,6 +83,8 @@ type Kind struct {
 	Adverts []zmsg.Advert `json:"adverts"`
 	// OnDemand: an object is created, or taken over, by a request to it. Nodes that do not host the kind need to know.
 	OnDemand bool `json:"ondemand,omitempty"`
+	// Schema is the version of the states that the node writes. It loads older ones too, and no newer ones.
+	Schema uint32 `json:"schema,omitempty"`
 }
 
 // Discovery is the contract of a driver: who is alive, and what each node says about itself. zdiscoverytest holds

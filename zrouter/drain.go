@@ -207,7 +207,7 @@ func (d *drainer) decide() (moves []drain.Move, wait time.Duration, over bool) {
 		}
 	}
 	moves, at := d.plan.Next(now, func(k zmsg.Key, standing func(zmsg.NodeRef) drain.Standing) zmsg.NodeRef {
-		return d.s.placement(k.Type).target(k, standing)
+		return d.s.placement(k.Type).target(k, d.s.kinds[k.Type].version, standing)
 	})
 	wait = longStep
 	sooner := func(t time.Time) {

@@ -143,7 +143,7 @@ func (s *ManagerSet) boundKey(m *zmsg.Message, typ uint32) (zmsg.Key, bool) {
 func (s *ManagerSet) Kinds() []zdiscovery.Kind {
 	out := make([]zdiscovery.Kind, 0, len(s.kinds))
 	for _, k := range s.kinds {
-		out = append(out, zdiscovery.Kind{Type: k.typ, Name: k.name, Adverts: k.adverts, OnDemand: k.onDemand})
+		out = append(out, zdiscovery.Kind{Type: k.typ, Name: k.name, Adverts: k.adverts, OnDemand: k.onDemand, Schema: k.version})
 	}
 	slices.SortFunc(out, func(a, b zdiscovery.Kind) int { return cmp.Compare(a.Type, b.Type) })
 	return out

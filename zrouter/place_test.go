@@ -53,7 +53,7 @@ func TestPlacementIsBalanced(t *testing.T) {
 			}
 			p, got := placed(hosts(n)), map[zmsg.NodeRef]int{}
 			for i := range keys {
-				got[p.home(zmsg.Key{Type: placeType, ID: id(i)})]++
+				got[p.home(zmsg.Key{Type: placeType, ID: id(i)}, 0)]++
 			}
 			share := 1 / float64(n)
 			want := float64(keys) * share
@@ -83,7 +83,7 @@ func TestPlacementMovesLittle(t *testing.T) {
 		moved := 0
 		for i := range keys {
 			k := zmsg.NumKey(placeType, 0, uint64(i))
-			a, b := before.home(k), after.home(k)
+			a, b := before.home(k, 0), after.home(k, 0)
 			if a == b {
 				continue
 			}
@@ -104,7 +104,7 @@ func TestPlacementByWeight(t *testing.T) {
 	nodes[1].Weight, nodes[2].Weight = 2*zdiscovery.DefaultWeight, zdiscovery.DefaultWeight // the first has none: the default
 	p, got := placed(nodes), map[string]float64{}
 	for i := range 100_000 {
-		got[p.home(zmsg.NumKey(placeType, 0, uint64(i))).ID]++
+		got[p.home(zmsg.NumKey(placeType, 0, uint64(i)), 0).ID]++
 	}
 	for id, want := range map[string]float64{"node-1": 25_000, "node-2": 50_000, "node-3": 25_000} {
 		if math.Abs(got[id]-want) > 1000 {
@@ -136,7 +136,7 @@ func TestPlacementModel(t *testing.T) {
 		q := placed(mixed)
 		for i := range 50 {
 			k := zmsg.NumKey(placeType, uint32(i%4), uint64(i))
-			home, again := p.home(k), q.home(k)
+			home, again := p.home(k, 0), q.home(k, 0)
 			if home.ID != again.ID {
 				t.Fatalf("%s lives on %s, and in another order on %s", k, home, again)
 			}
@@ -163,7 +163,7 @@ func TestPlacementOfNobody(t *testing.T) {
 	t.Parallel()
 	k := zmsg.Key{Type: placeType, Zone: 1, ID: "a"}
 	for _, p := range []*placement{newPlacement(nil, placeType, ""), placed(nil), newPlacement(&zdiscovery.Snapshot{Nodes: hosts(3)}, 99, "")} {
-		if h := p.home(k); !h.IsZero() {
+		if h := p.home(k, 0); !h.IsZero() {
 			t.Errorf("%s", h)
 		}
 	}
@@ -174,7 +174,7 @@ func TestPlacementIsFixed(t *testing.T) {
 	t.Parallel()
 	p, got := placed(hosts(5)), ""
 	for i := range 20 {
-		got += p.home(zmsg.NumKey(placeType, uint32(i%3), uint64(i))).ID[5:]
+		got += p.home(zmsg.NumKey(placeType, uint32(i%3), uint64(i)), 0).ID[5:]
 	}
 	if want := "22545335123515315433"; got != want {
 		t.Errorf("homes %s, want %s", got, want)
@@ -185,7 +185,7 @@ func TestHomeDoesNotAllocate(t *testing.T) {
 	nodes := hosts(10)
 	nodes[3].Zone = "5"
 	p, k, near := placed(nodes), zmsg.NumKey(placeType, 0, 12345), zmsg.NumKey(placeType, 5, 12345)
-	if n := testing.AllocsPerRun(100, func() { _, _ = p.home(k), p.home(near) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { _, _ = p.home(k, 0), p.home(near, 0) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -196,7 +196,7 @@ func BenchmarkHome(b *testing.B) {
 		b.Run(fmt.Sprint("nodes=", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p.home(k)
+				p.home(k, 0)
 			}
 		})
 	}

@@ -159,7 +159,7 @@ func (s *ManagerSet) lookForObjectsOf(n zmsg.NodeRef, r *revival) error {
 				return true
 			}
 			r.owned++
-			if home := s.home(k); s.self.Is(home) {
+			if home := s.home(k, 0); s.self.Is(home) {
 				r.keys = append(r.keys, k)
 			} else if !home.IsZero() {
 				r.others[home] = true
@@ -198,7 +198,7 @@ func (s *ManagerSet) revive(n zmsg.NodeRef, r *revival) {
 			if i > 0 && i%per == 0 && !s.pause(tick) || s.closing.Load() {
 				break
 			}
-			if !s.self.Is(s.home(k)) {
+			if !s.self.Is(s.home(k, 0)) {
 				continue // a node has come, and finds it by itself, or by a request
 			}
 			begun.Add(1)

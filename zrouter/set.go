@@ -406,8 +406,9 @@ func (s *ManagerSet) placement(typ uint32) *placement {
 	return at
 }
 
-func (s *ManagerSet) home(k zmsg.Key) zmsg.NodeRef {
-	home := s.placement(k.Type).home(k)
+// home is where k would live, whose state has the version schema, 0 where there is none or it is not known.
+func (s *ManagerSet) home(k zmsg.Key, schema uint32) zmsg.NodeRef {
+	home := s.placement(k.Type).home(k, schema)
 	if s.self.Is(home) {
 		home = s.self.Ref() // the list may have an earlier one
 	}

@@ -217,9 +217,13 @@ func (t *turn) look(o *object, ev entry.Kind) {
 		f.CanOwn = f.CanOwn && s.serving(t.time())
 	}
 	if ev == entry.HasRead {
-		f.Home = s.home(o.key)
+		schema := uint32(0)
+		if o.rec != nil {
+			schema = o.rec.Schema
+		}
+		f.Home = s.home(o.key, schema)
 		f.CanOwn = f.CanOwn && s.serving(t.time())
-		f.Newer = o.kind != nil && o.rec != nil && o.rec.Schema > o.kind.version
+		f.Newer = o.kind != nil && schema > o.kind.version
 	}
 }
 

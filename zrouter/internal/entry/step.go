@@ -322,11 +322,13 @@ func (s *step) place(ev *Event) {
 		}
 	}
 	s.Phase = Absent
+	own, why := wanted && s.f.CanOwn && !s.Suspended, Unavailable
+	if own && ev.Found && s.f.Newer {
+		own, why = false, Unusable // claimed, it would be given up at once: two writes for each request
+	}
 	switch {
 	case len(s.Queue) == 0:
-	case wanted && s.f.CanOwn && !s.Suspended && ev.Found && s.f.Newer:
-		s.refuseAll(Unusable) // claimed, it would be given up at once: two writes for each request
-	case wanted && s.f.CanOwn && !s.Suspended:
+	case own:
 		s.Phase, s.Writing = Claiming, true
 		op := Create
 		if ev.Found {
@@ -334,12 +336,12 @@ func (s *step) place(ev *Event) {
 		}
 		s.do(Effect{Op: op, Route: ev.Route, Rev: ev.Rev})
 	case s.f.Home.IsZero() || s.f.Home == s.f.Self:
-		s.refuseAll(Unavailable)
+		s.refuseAll(why)
 	default:
 		// Not a route: nobody has committed it, so it is not remembered.
 		for _, q := range s.take() {
 			if q.Own {
-				s.answer(q, Unavailable)
+				s.answer(q, why)
 				continue
 			}
 			s.forward(q, Route{s.f.Home, ev.Route.Version})
