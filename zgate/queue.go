@@ -70,7 +70,7 @@ type queue struct {
 	latest  []waiting
 	hand    []segment // taken from segs by the one who writes without blocking, and owned by it
 	queued  int       // bytes in segs, in latest, and in the hand of the one who writes
-	offered int       // bytes in the hand of one who writes without blocking
+	offered int       // bytes in the hand of one who writes
 	writing bool      // somebody writes, and looks again before it stops
 	writer  bool      // it is the writer goroutine: the socket refuses
 	dirty   bool      // in the gate's flusher
@@ -314,18 +314,10 @@ func (c *conn) writeLoop() {
 			return
 		}
 		s := c.popLocked()
-		wait := c.g.cfg.QueueAge - time.Duration(c.g.now()-s.at)
-		q.mu.Unlock()
-		err := os.ErrDeadlineExceeded
-		if wait > 0 {
-			_ = c.nc.SetWriteDeadline(time.Now().Add(wait))
-			_, err = c.tr.Write(s.b)
-		}
+		err := c.writeSegmentLocked(s)
 		if s.chunk != nil {
 			s.chunk.free()
 		}
-		q.mu.Lock()
-		q.queued -= len(s.b)
 		if err != nil {
 			c.g.count.dropCut.Inc()
 			if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -336,6 +328,32 @@ func (c *conn) writeLoop() {
 			return
 		}
 	}
+}
+
+// writeSegmentLocked writes a segment, waiting for the socket without q.mu. It goes in pieces, each of which is being offered meanwhile: what a
+// client has read already is not behind, be the segment ever so large.
+func (c *conn) writeSegmentLocked(s segment) (err error) {
+	q := &c.q
+	for left := s.b; len(left) > 0; {
+		piece := left[:min(len(left), largeChunk)]
+		left = left[len(piece):]
+		q.offered = len(piece)
+		q.mu.Unlock()
+		if wait := c.g.cfg.QueueAge - time.Duration(c.g.now()-s.at); wait > 0 {
+			_ = c.nc.SetWriteDeadline(time.Now().Add(wait))
+			_, err = c.tr.Write(piece)
+		} else {
+			err = os.ErrDeadlineExceeded
+		}
+		q.mu.Lock()
+		q.offered = 0
+		q.queued -= len(piece)
+		if err != nil {
+			q.queued -= len(left)
+			return err
+		}
+	}
+	return nil
 }
 
 // doneLocked follows the last byte: when that was a close frame, it shuts our side, so that the client reads the end

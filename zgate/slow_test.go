@@ -16,7 +16,7 @@ import (
 func (q *queue) memoryLocked() int {
 	n := q.offered
 	held := q.segs
-	if q.offered == 0 {
+	if q.offered == 0 || q.writer {
 		held = slices.Concat(q.hand, q.segs)
 	}
 	for _, s := range held {
@@ -84,7 +84,7 @@ func TestSlowClientsBesideOthers(t *testing.T) {
 		for _, s := range deaf {
 			c := s.c.Load()
 			c.q.mu.Lock()
-			most, memory = max(most, c.q.queued), max(memory, c.q.memoryLocked())
+			most, memory = max(most, c.q.queued-c.q.offered), max(memory, c.q.memoryLocked())
 			c.q.mu.Unlock()
 		}
 		for range n { // as fast as those that read take it
