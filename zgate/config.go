@@ -142,7 +142,8 @@ type Config struct {
 	KeepCount int
 	KeepBytes int
 	KeepTime  time.Duration
-	// MaxKeepBytes bounds what is kept of all sessions together. Defaults to 256 MiB.
+	// MaxKeepBytes bounds what is kept of all sessions together: from half of it on, each session gets no more than its share of the other
+	// half. Defaults to 256 MiB.
 	MaxKeepBytes int
 
 	// HandshakeTimeout is for TLS and HTTP together. Defaults to 5 s.

@@ -70,13 +70,15 @@ func (s *Session) outlivesLocked(c *conn) bool {
 	return s.resume != nil && s.resume.shown && s.state != stateEnded && c.q.closed.code.suspends() && !g.draining.Load() && s.ref.Gate == g.self.Ref()
 }
 
-// keepLocked makes what has just been added to the log count, and lets go what is too much.
+// keepLocked makes what has just been added to the log count, and lets go what is too much. When half of MaxKeepBytes is used, nobody gets more than
+// a fair share of the other half, so that those who are far behind lose what is theirs before those who are not lose anything, and the
+// whole stays below the limit all the same.
 func (s *Session) keepLocked(before int, now int64) {
 	g, log := s.g, &s.resume.log
 	all := g.kept.Add(int64(log.Bytes() - before))
 	lim := g.keep
-	if all > int64(g.cfg.MaxKeepBytes) {
-		lim.Bytes = 0 // others need it as much: what goes may have arrived
+	if half := int64(g.cfg.MaxKeepBytes) / 2; all > half {
+		lim.Bytes = min(lim.Bytes, int(half/max(1, int64(g.Sessions()))))
 	}
 	at := log.Bytes()
 	dropped := log.Trim(&lim, now)

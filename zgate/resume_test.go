@@ -702,6 +702,48 @@ func TestLimitsOfSuspendedSessions(t *testing.T) {
 	}
 }
 
+// Memory that runs short is taken from those who are behind, not from whoever is pushed to next.
+func TestFairShareOfWhatIsKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.MaxKeepBytes = 64 << 10 })
+	var few []*client
+	for range 7 {
+		few = append(few, r.kept("ann"))
+	}
+	greedy := r.kept("bob")
+	r.cut(greedy)
+	text := strings.Repeat("x", 200)
+	for range 1000 {
+		if r.keeps() < 64<<10-2*len(text) { // or it would be the one that is too much
+			r.pushTo(greedy.ref(), zmsg.Reliable, 1, text)
+		}
+	}
+	for _, c := range few {
+		r.cut(c)
+	}
+	for range 10 {
+		for _, c := range few {
+			r.pushTo(c.ref(), zmsg.Reliable, 1, text)
+			r.pushTo(greedy.ref(), zmsg.Reliable, 1, text)
+		}
+	}
+	if n := r.keeps(); n > 64<<10 {
+		t.Errorf("%d bytes are kept", n)
+	}
+	for i, c := range few {
+		c = r.again("ann", c.welcome.GetResume(), 0)
+		for n := range 10 {
+			if f := c.next(); f.Seq != uint64(n+1) {
+				t.Fatalf("client %d: %+v instead of push %d", i, f, n+1)
+			}
+		}
+	}
+	greedy = r.again("bob", greedy.welcome.GetResume(), 0)
+	if g := greedy.nextControl().GetGap(); g.GetFirst() != 1 || g.GetLast() < 1000 || g.GetLast() >= 1070 {
+		t.Errorf("gap %v of who had 1,070", g)
+	}
+}
+
 func TestShutdownAndRejoinEndSuspendedSessions(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"shutdown", "rejoin"} {
