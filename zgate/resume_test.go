@@ -714,7 +714,7 @@ func TestFairShareOfWhatIsKept(t *testing.T) {
 	r.cut(greedy)
 	text := strings.Repeat("x", 200)
 	for range 1000 {
-		if r.keeps() < 64<<10-2*len(text) { // or it would be the one that is too much
+		if r.keeps() < 64<<10-2*int64(len(text)) { // or it would be the one that is too much
 			r.pushTo(greedy.ref(), zmsg.Reliable, 1, text)
 		}
 	}
