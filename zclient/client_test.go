@@ -53,13 +53,13 @@ func TestPushes(t *testing.T) {
 	}
 	cancel()
 	s.conn.push(&chatpb.Line{Seq: 7}, 7)
-	s.conn.push(&chatpb.Presence{}, 8)
+	s.conn.push(&chatpb.Typing{}, 8)
 	s.conn.send(zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_PUSH, ID: 1009, Body: []byte{0xff}})
 	eventually(t, "unhandled pushes", func() bool { return s.Stats().Unhandled == 2 })
 	if len(got) != n || second.Load() != n+1 {
 		t.Errorf("%d and %d pushes, want %d and %d", len(got), second.Load(), n, n+1)
 	}
-	On(s.Client, func(*chatpb.Presence) { t.Error("called with rubbish") })
+	On(s.Client, func(*chatpb.Typing) { t.Error("called with rubbish") })
 	s.conn.send(zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_PUSH, ID: 1009, Body: []byte{0xff}})
 	eventually(t, "a bad push", func() bool { return s.Stats().BadPushes == 1 })
 }

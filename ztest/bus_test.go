@@ -233,7 +233,7 @@ func TestPushesToADeadGate(t *testing.T) {
 				zactor.Handle(func(c *zactor.Context, _ *chatpb.Who) (*chatpb.Members, error) {
 					to := <-session
 					for range pushes {
-						switch err := c.Push(to, &chatpb.Presence{}); zmsg.CodeOf(err) {
+						switch err := c.Push(to, &chatpb.Typing{}); zmsg.CodeOf(err) {
 						case zmsg.CodeOK:
 						case zmsg.CodeUnavailable, zmsg.CodeNodeLost:
 							failed.Add(1)

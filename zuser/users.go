@@ -19,7 +19,7 @@ var ErrNotInServer = zrouter.ErrNotInServer
 var errNoID error = &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: "a push without (zgame.id): its type is to have one"}
 
 // Users is the way of a node to the users, wherever their objects and their gates are. Its methods may be called from any goroutine and wait;
-// in a turn of an actor or an object there are the functions Push and Kick, which do not.
+// in a turn of an actor or an object there are the functions Push, PushThen and Kick, which do not.
 type Users struct{ set *zrouter.ManagerSet }
 
 // New makes the way to the users through set.
@@ -124,6 +124,17 @@ func Push(c Teller, user string, msg proto.Message, opts ...zactor.PushOption) e
 		return err
 	}
 	return c.Tell(c.Object(Key(user)), req)
+}
+
+// PushThen is Push whose end is heard: fn runs in a later turn of the actor, once, unless the actor ends before. err is nil when msg is on its way to the
+// gates of all sessions of the user, and otherwise as that of Users.Push. Errors: msg cannot be sent; fn is not called then.
+func PushThen(c *zactor.Context, user string, msg proto.Message, fn func(c *zactor.Context, err error), opts ...zactor.PushOption) error {
+	req, err := pushOf(msg, opts)
+	if err != nil {
+		return err
+	}
+	zactor.Then(c, c.Object(Key(user)), req, func(c *zactor.Context, _ *userpb.Sessions, err error) { fn(c, absent(err)) })
+	return nil
 }
 
 // Kick closes all sessions of the user, as Users.Kick, without waiting. Errors: those of Tell.

@@ -24,14 +24,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Result codes of the example.
+// Result codes of the example. Who says too much at once gets the framework's rate_limited.
 type Code int32
 
 const (
 	Code_CODE_UNSPECIFIED Code = 0
 	Code_CODE_NOT_MEMBER  Code = 1000 // join the room first
-	Code_CODE_BAD_TEXT    Code = 1001 // empty, too long
+	Code_CODE_BAD_TEXT    Code = 1001 // empty, too long, or not wanted
 	Code_CODE_BAD_ROOM    Code = 1002 // a room is named by 1 to 32 letters, digits, '-' or '_'
+	Code_CODE_FULL        Code = 1003 // the room has as many people as it may
 )
 
 // Enum value maps for Code.
@@ -41,12 +42,14 @@ var (
 		1000: "CODE_NOT_MEMBER",
 		1001: "CODE_BAD_TEXT",
 		1002: "CODE_BAD_ROOM",
+		1003: "CODE_FULL",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED": 0,
 		"CODE_NOT_MEMBER":  1000,
 		"CODE_BAD_TEXT":    1001,
 		"CODE_BAD_ROOM":    1002,
+		"CODE_FULL":        1003,
 	}
 )
 
@@ -77,14 +80,67 @@ func (Code) EnumDescriptor() ([]byte, []int) {
 	return file_chat_chat_proto_rawDescGZIP(), []int{0}
 }
 
-// Line is one thing that somebody said; it is also the push that everybody in the room gets.
+// What a line tells.
+type LineKind int32
+
+const (
+	LineKind_LINE_KIND_SAID LineKind = 0
+	LineKind_LINE_KIND_CAME LineKind = 1 // `from` is here now
+	LineKind_LINE_KIND_LEFT LineKind = 2 // `from` is not here any more
+)
+
+// Enum value maps for LineKind.
+var (
+	LineKind_name = map[int32]string{
+		0: "LINE_KIND_SAID",
+		1: "LINE_KIND_CAME",
+		2: "LINE_KIND_LEFT",
+	}
+	LineKind_value = map[string]int32{
+		"LINE_KIND_SAID": 0,
+		"LINE_KIND_CAME": 1,
+		"LINE_KIND_LEFT": 2,
+	}
+)
+
+func (x LineKind) Enum() *LineKind {
+	p := new(LineKind)
+	*p = x
+	return p
+}
+
+func (x LineKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LineKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_chat_chat_proto_enumTypes[1].Descriptor()
+}
+
+func (LineKind) Type() protoreflect.EnumType {
+	return &file_chat_chat_proto_enumTypes[1]
+}
+
+func (x LineKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LineKind.Descriptor instead.
+func (LineKind) EnumDescriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{1}
+}
+
+// Line is one thing that has happened in a room: somebody said something, came, or left. It is also the push that everybody in the room gets, once it
+// is saved. Lines come in order; one that comes a second time has the same seq.
 type Line struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
-	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"` // counts the room's lines from 1
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"` // counts the room's lines from 1, without a hole
 	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	AtMs          int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // Unix milliseconds
+	Kind          LineKind               `protobuf:"varint,6,opt,name=kind,proto3,enum=chat.LineKind" json:"kind,omitempty"`
+	Once          string                 `protobuf:"bytes,7,opt,name=once,proto3" json:"once,omitempty"` // of the Say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,7 +210,21 @@ func (x *Line) GetAtMs() int64 {
 	return 0
 }
 
-// Join makes the session a member of the room.
+func (x *Line) GetKind() LineKind {
+	if x != nil {
+		return x.Kind
+	}
+	return LineKind_LINE_KIND_SAID
+}
+
+func (x *Line) GetOnce() string {
+	if x != nil {
+		return x.Once
+	}
+	return ""
+}
+
+// Join makes the session a member of the room. Joining twice is joining once.
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
@@ -202,9 +272,10 @@ func (x *Join) GetRoom() string {
 type Joined struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
-	History       []*Line                `protobuf:"bytes,2,rep,name=history,proto3" json:"history,omitempty"` // the last lines, oldest first
+	History       []*Line                `protobuf:"bytes,2,rep,name=history,proto3" json:"history,omitempty"` // the newest lines, oldest first
 	Members       []string               `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // who is here, sorted, without doubles
 	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`       // the node that hosts the room now
+	Where         *Where                 `protobuf:"bytes,5,opt,name=where,proto3" json:"where,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -265,6 +336,13 @@ func (x *Joined) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *Joined) GetWhere() *Where {
+	if x != nil {
+		return x.Where
+	}
+	return nil
 }
 
 type Leave struct {
@@ -359,6 +437,7 @@ type Say struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Once          string                 `protobuf:"bytes,3,opt,name=once,proto3" json:"once,omitempty"` // the client's name for what it says: sent again, it is said once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -407,6 +486,14 @@ func (x *Say) GetText() string {
 	return ""
 }
 
+func (x *Say) GetOnce() string {
+	if x != nil {
+		return x.Once
+	}
+	return ""
+}
+
+// Said is the answer when the line is saved.
 type Said struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
@@ -556,30 +643,29 @@ func (x *Members) GetMembers() []string {
 	return nil
 }
 
-// Presence is pushed to the room when somebody came or went.
-type Presence struct {
+// Typing says that somebody is writing: sent by a client, without an answer, and pushed to the others, who may miss it.
+type Typing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
-	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	Here          bool                   `protobuf:"varint,3,opt,name=here,proto3" json:"here,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"` // set by the room
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Presence) Reset() {
-	*x = Presence{}
+func (x *Typing) Reset() {
+	*x = Typing{}
 	mi := &file_chat_chat_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Presence) String() string {
+func (x *Typing) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Presence) ProtoMessage() {}
+func (*Typing) ProtoMessage() {}
 
-func (x *Presence) ProtoReflect() protoreflect.Message {
+func (x *Typing) ProtoReflect() protoreflect.Message {
 	mi := &file_chat_chat_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -591,45 +677,369 @@ func (x *Presence) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Presence.ProtoReflect.Descriptor instead.
-func (*Presence) Descriptor() ([]byte, []int) {
+// Deprecated: Use Typing.ProtoReflect.Descriptor instead.
+func (*Typing) Descriptor() ([]byte, []int) {
 	return file_chat_chat_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *Presence) GetRoom() string {
+func (x *Typing) GetRoom() string {
 	if x != nil {
 		return x.Room
 	}
 	return ""
 }
 
-func (x *Presence) GetUser() string {
+func (x *Typing) GetUser() string {
 	if x != nil {
 		return x.User
 	}
 	return ""
 }
 
-func (x *Presence) GetHere() bool {
+// History asks for lines by their numbers: those above `after` and below `before`, the newest of them where they are too many for one answer.
+type History struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
+	After         uint64                 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
+	Before        uint64                 `protobuf:"varint,3,opt,name=before,proto3" json:"before,omitempty"` // 0: no bound
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *History) Reset() {
+	*x = History{}
+	mi := &file_chat_chat_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *History) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*History) ProtoMessage() {}
+
+func (x *History) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[10]
 	if x != nil {
-		return x.Here
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
 	}
-	return false
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use History.ProtoReflect.Descriptor instead.
+func (*History) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *History) GetRoom() string {
+	if x != nil {
+		return x.Room
+	}
+	return ""
+}
+
+func (x *History) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *History) GetBefore() uint64 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+type Lines struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
+	Lines         []*Line                `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`  // oldest first
+	First         uint64                 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"` // the oldest that the room has still
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lines) Reset() {
+	*x = Lines{}
+	mi := &file_chat_chat_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lines) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lines) ProtoMessage() {}
+
+func (x *Lines) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lines.ProtoReflect.Descriptor instead.
+func (*Lines) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Lines) GetRoom() string {
+	if x != nil {
+		return x.Room
+	}
+	return ""
+}
+
+func (x *Lines) GetLines() []*Line {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *Lines) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+// Where is where a room lives, for people who look at the cluster. It is pushed when the room has moved.
+type Where struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Room          string                 `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`                 // of its route: how often it has changed its owner
+	PauseMs       float64                `protobuf:"fixed64,4,opt,name=pause_ms,json=pauseMs,proto3" json:"pause_ms,omitempty"` // for how long it took no requests when it last moved; 0: it has not, or that is not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Where) Reset() {
+	*x = Where{}
+	mi := &file_chat_chat_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Where) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Where) ProtoMessage() {}
+
+func (x *Where) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Where.ProtoReflect.Descriptor instead.
+func (*Where) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Where) GetRoom() string {
+	if x != nil {
+		return x.Room
+	}
+	return ""
+}
+
+func (x *Where) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Where) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Where) GetPauseMs() float64 {
+	if x != nil {
+		return x.PauseMs
+	}
+	return 0
+}
+
+// Whisper says something to one user, wherever he is.
+type Whisper struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Once          string                 `protobuf:"bytes,3,opt,name=once,proto3" json:"once,omitempty"` // as in Say: whom it reaches twice sees it by this
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Whisper) Reset() {
+	*x = Whisper{}
+	mi := &file_chat_chat_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Whisper) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Whisper) ProtoMessage() {}
+
+func (x *Whisper) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Whisper.ProtoReflect.Descriptor instead.
+func (*Whisper) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Whisper) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Whisper) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Whisper) GetOnce() string {
+	if x != nil {
+		return x.Once
+	}
+	return ""
+}
+
+// Whispered is the answer when it is on its way to all clients of the user; and the push that these get.
+type Whispered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	Once          string                 `protobuf:"bytes,4,opt,name=once,proto3" json:"once,omitempty"`
+	AtMs          int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Whispered) Reset() {
+	*x = Whispered{}
+	mi := &file_chat_chat_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Whispered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Whispered) ProtoMessage() {}
+
+func (x *Whispered) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Whispered.ProtoReflect.Descriptor instead.
+func (*Whispered) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Whispered) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Whispered) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Whispered) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Whispered) GetOnce() string {
+	if x != nil {
+		return x.Once
+	}
+	return ""
+}
+
+func (x *Whispered) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
 }
 
 // RoomState is a room's record in the store.
 type RoomState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`      // seq of the newest line
-	Lines         []*Line                `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`     // the last ones, oldest first
-	Members       []*Member              `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // in the order of joining
+	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`                                                                            // seq of the newest line
+	Lines         []*Line                `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`                                                                           // the last ones, oldest first
+	Members       []*Member              `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`                                                                       // in the order of joining
+	Told          uint64                 `protobuf:"varint,4,opt,name=told,proto3" json:"told,omitempty"`                                                                            // seq of the newest line that was pushed, or an older one
+	Size          uint32                 `protobuf:"varint,5,opt,name=size,proto3" json:"size,omitempty"`                                                                            // of the lines, in bytes
+	Paces         map[string]*Pace       `protobuf:"bytes,6,rep,name=paces,proto3" json:"paces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of users who have said something just now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoomState) Reset() {
 	*x = RoomState{}
-	mi := &file_chat_chat_proto_msgTypes[10]
+	mi := &file_chat_chat_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +1051,7 @@ func (x *RoomState) String() string {
 func (*RoomState) ProtoMessage() {}
 
 func (x *RoomState) ProtoReflect() protoreflect.Message {
-	mi := &file_chat_chat_proto_msgTypes[10]
+	mi := &file_chat_chat_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +1064,7 @@ func (x *RoomState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomState.ProtoReflect.Descriptor instead.
 func (*RoomState) Descriptor() ([]byte, []int) {
-	return file_chat_chat_proto_rawDescGZIP(), []int{10}
+	return file_chat_chat_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RoomState) GetLast() uint64 {
@@ -678,6 +1088,27 @@ func (x *RoomState) GetMembers() []*Member {
 	return nil
 }
 
+func (x *RoomState) GetTold() uint64 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
+}
+
+func (x *RoomState) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *RoomState) GetPaces() map[string]*Pace {
+	if x != nil {
+		return x.Paces
+	}
+	return nil
+}
+
 // Member is a session in a room.
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -692,7 +1123,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chat_chat_proto_msgTypes[11]
+	mi := &file_chat_chat_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +1135,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chat_chat_proto_msgTypes[11]
+	mi := &file_chat_chat_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +1148,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chat_chat_proto_rawDescGZIP(), []int{11}
+	return file_chat_chat_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Member) GetUser() string {
@@ -755,32 +1186,89 @@ func (x *Member) GetGateEpoch() uint64 {
 	return 0
 }
 
+// Pace is how much a user has said of late: a bucket that leaks.
+type Pace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         float64                `protobuf:"fixed64,1,opt,name=level,proto3" json:"level,omitempty"`
+	AtMs          int64                  `protobuf:"varint,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pace) Reset() {
+	*x = Pace{}
+	mi := &file_chat_chat_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pace) ProtoMessage() {}
+
+func (x *Pace) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pace.ProtoReflect.Descriptor instead.
+func (*Pace) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Pace) GetLevel() float64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *Pace) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_chat_chat_proto protoreflect.FileDescriptor
 
 const file_chat_chat_proto_rawDesc = "" +
 	"\n" +
-	"\x0fchat/chat.proto\x12\x04chat\x1a\x13zgame/options.proto\"p\n" +
+	"\x0fchat/chat.proto\x12\x04chat\x1a\x13zgame/options.proto\"\xa8\x01\n" +
 	"\x04Line\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\tR\x04room\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x13\n" +
-	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs:\x05\xe0\xe0\x18\xe8\a\"'\n" +
+	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x12\"\n" +
+	"\x04kind\x18\x06 \x01(\x0e2\x0e.chat.LineKindR\x04kind\x12\x12\n" +
+	"\x04once\x18\a \x01(\tR\x04once:\x05\xe0\xe0\x18\xe8\a\"'\n" +
 	"\x04Join\x12\x18\n" +
-	"\x04room\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04room:\x05\xe0\xe0\x18\xe9\a\"w\n" +
+	"\x04room\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04room:\x05\xe0\xe0\x18\xe9\a\"\x9a\x01\n" +
 	"\x06Joined\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\tR\x04room\x12$\n" +
 	"\ahistory\x18\x02 \x03(\v2\n" +
 	".chat.LineR\ahistory\x12\x18\n" +
 	"\amembers\x18\x03 \x03(\tR\amembers\x12\x12\n" +
-	"\x04node\x18\x04 \x01(\tR\x04node:\x05\xe0\xe0\x18\xea\a\"(\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\x12!\n" +
+	"\x05where\x18\x05 \x01(\v2\v.chat.WhereR\x05where:\x05\xe0\xe0\x18\xea\a\"(\n" +
 	"\x05Leave\x12\x18\n" +
 	"\x04room\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04room:\x05\xe0\xe0\x18\xeb\a\"!\n" +
 	"\x04Left\x12\x12\n" +
-	"\x04room\x18\x01 \x01(\tR\x04room:\x05\xe0\xe0\x18\xec\a\":\n" +
+	"\x04room\x18\x01 \x01(\tR\x04room:\x05\xe0\xe0\x18\xec\a\"N\n" +
 	"\x03Say\x12\x18\n" +
 	"\x04room\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04room\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text:\x05\xe0\xe0\x18\xed\a\"3\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
+	"\x04once\x18\x03 \x01(\tR\x04once:\x05\xe0\xe0\x18\xed\a\"3\n" +
 	"\x04Said\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\tR\x04room\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq:\x05\xe0\xe0\x18\xee\a\"&\n" +
@@ -788,16 +1276,47 @@ const file_chat_chat_proto_rawDesc = "" +
 	"\x04room\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04room:\x05\xe0\xe0\x18\xef\a\">\n" +
 	"\aMembers\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\tR\x04room\x12\x18\n" +
-	"\amembers\x18\x02 \x03(\tR\amembers:\x05\xe0\xe0\x18\xf0\a\"M\n" +
-	"\bPresence\x12\x12\n" +
+	"\amembers\x18\x02 \x03(\tR\amembers:\x05\xe0\xe0\x18\xf0\a\"=\n" +
+	"\x06Typing\x12\x18\n" +
+	"\x04room\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04room\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user:\x05\xe0\xe0\x18\xf1\a\"X\n" +
+	"\aHistory\x12\x18\n" +
+	"\x04room\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x04room\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x16\n" +
+	"\x06before\x18\x03 \x01(\x04R\x06before:\x05\xe0\xe0\x18\xf2\a\"Z\n" +
+	"\x05Lines\x12\x12\n" +
+	"\x04room\x18\x01 \x01(\tR\x04room\x12 \n" +
+	"\x05lines\x18\x02 \x03(\v2\n" +
+	".chat.LineR\x05lines\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\x04R\x05first:\x05\xe0\xe0\x18\xf3\a\"k\n" +
+	"\x05Where\x12\x12\n" +
 	"\x04room\x18\x01 \x01(\tR\x04room\x12\x12\n" +
-	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
-	"\x04here\x18\x03 \x01(\bR\x04here:\x05\xe0\xe0\x18\xf1\a\"i\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x19\n" +
+	"\bpause_ms\x18\x04 \x01(\x01R\apauseMs:\x05\xe0\xe0\x18\xf4\a\"H\n" +
+	"\aWhisper\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
+	"\x04once\x18\x03 \x01(\tR\x04once:\x05\xe0\xe0\x18\xf5\a\"s\n" +
+	"\tWhispered\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
+	"\x04once\x18\x04 \x01(\tR\x04once\x12\x13\n" +
+	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs:\x05\xe0\xe0\x18\xf6\a\"\x89\x02\n" +
 	"\tRoomState\x12\x12\n" +
 	"\x04last\x18\x01 \x01(\x04R\x04last\x12 \n" +
 	"\x05lines\x18\x02 \x03(\v2\n" +
 	".chat.LineR\x05lines\x12&\n" +
-	"\amembers\x18\x03 \x03(\v2\f.chat.MemberR\amembers\"\x89\x01\n" +
+	"\amembers\x18\x03 \x03(\v2\f.chat.MemberR\amembers\x12\x12\n" +
+	"\x04told\x18\x04 \x01(\x04R\x04told\x12\x12\n" +
+	"\x04size\x18\x05 \x01(\rR\x04size\x120\n" +
+	"\x05paces\x18\x06 \x03(\v2\x1a.chat.RoomState.PacesEntryR\x05paces\x1aD\n" +
+	"\n" +
+	"PacesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
+	"\x05value\x18\x02 \x01(\v2\n" +
+	".chat.PaceR\x05value:\x028\x01\"\x89\x01\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1e\n" +
@@ -806,12 +1325,20 @@ const file_chat_chat_proto_rawDesc = "" +
 	"generation\x12\x12\n" +
 	"\x04gate\x18\x04 \x01(\tR\x04gate\x12\x1d\n" +
 	"\n" +
-	"gate_epoch\x18\x05 \x01(\x04R\tgateEpoch*Z\n" +
+	"gate_epoch\x18\x05 \x01(\x04R\tgateEpoch\"1\n" +
+	"\x04Pace\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\x01R\x05level\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs*j\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x0fCODE_NOT_MEMBER\x10\xe8\a\x12\x12\n" +
 	"\rCODE_BAD_TEXT\x10\xe9\a\x12\x12\n" +
-	"\rCODE_BAD_ROOM\x10\xea\aB\x1cZ\x1azgame/examples/chat/chatpbb\x06proto3"
+	"\rCODE_BAD_ROOM\x10\xea\a\x12\x0e\n" +
+	"\tCODE_FULL\x10\xeb\a*F\n" +
+	"\bLineKind\x12\x12\n" +
+	"\x0eLINE_KIND_SAID\x10\x00\x12\x12\n" +
+	"\x0eLINE_KIND_CAME\x10\x01\x12\x12\n" +
+	"\x0eLINE_KIND_LEFT\x10\x02B\x1cZ\x1azgame/examples/chat/chatpbb\x06proto3"
 
 var (
 	file_chat_chat_proto_rawDescOnce sync.Once
@@ -825,32 +1352,45 @@ func file_chat_chat_proto_rawDescGZIP() []byte {
 	return file_chat_chat_proto_rawDescData
 }
 
-var file_chat_chat_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_chat_chat_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_chat_chat_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_chat_chat_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_chat_chat_proto_goTypes = []any{
 	(Code)(0),         // 0: chat.Code
-	(*Line)(nil),      // 1: chat.Line
-	(*Join)(nil),      // 2: chat.Join
-	(*Joined)(nil),    // 3: chat.Joined
-	(*Leave)(nil),     // 4: chat.Leave
-	(*Left)(nil),      // 5: chat.Left
-	(*Say)(nil),       // 6: chat.Say
-	(*Said)(nil),      // 7: chat.Said
-	(*Who)(nil),       // 8: chat.Who
-	(*Members)(nil),   // 9: chat.Members
-	(*Presence)(nil),  // 10: chat.Presence
-	(*RoomState)(nil), // 11: chat.RoomState
-	(*Member)(nil),    // 12: chat.Member
+	(LineKind)(0),     // 1: chat.LineKind
+	(*Line)(nil),      // 2: chat.Line
+	(*Join)(nil),      // 3: chat.Join
+	(*Joined)(nil),    // 4: chat.Joined
+	(*Leave)(nil),     // 5: chat.Leave
+	(*Left)(nil),      // 6: chat.Left
+	(*Say)(nil),       // 7: chat.Say
+	(*Said)(nil),      // 8: chat.Said
+	(*Who)(nil),       // 9: chat.Who
+	(*Members)(nil),   // 10: chat.Members
+	(*Typing)(nil),    // 11: chat.Typing
+	(*History)(nil),   // 12: chat.History
+	(*Lines)(nil),     // 13: chat.Lines
+	(*Where)(nil),     // 14: chat.Where
+	(*Whisper)(nil),   // 15: chat.Whisper
+	(*Whispered)(nil), // 16: chat.Whispered
+	(*RoomState)(nil), // 17: chat.RoomState
+	(*Member)(nil),    // 18: chat.Member
+	(*Pace)(nil),      // 19: chat.Pace
+	nil,               // 20: chat.RoomState.PacesEntry
 }
 var file_chat_chat_proto_depIdxs = []int32{
-	1,  // 0: chat.Joined.history:type_name -> chat.Line
-	1,  // 1: chat.RoomState.lines:type_name -> chat.Line
-	12, // 2: chat.RoomState.members:type_name -> chat.Member
-	3,  // [3:3] is the sub-list for method output_type
-	3,  // [3:3] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	1,  // 0: chat.Line.kind:type_name -> chat.LineKind
+	2,  // 1: chat.Joined.history:type_name -> chat.Line
+	14, // 2: chat.Joined.where:type_name -> chat.Where
+	2,  // 3: chat.Lines.lines:type_name -> chat.Line
+	2,  // 4: chat.RoomState.lines:type_name -> chat.Line
+	18, // 5: chat.RoomState.members:type_name -> chat.Member
+	20, // 6: chat.RoomState.paces:type_name -> chat.RoomState.PacesEntry
+	19, // 7: chat.RoomState.PacesEntry.value:type_name -> chat.Pace
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_chat_chat_proto_init() }
@@ -863,8 +1403,8 @@ func file_chat_chat_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chat_chat_proto_rawDesc), len(file_chat_chat_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   12,
+			NumEnums:      2,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

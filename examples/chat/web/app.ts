@@ -1,7 +1,7 @@
 // The chat page: a name, rooms, lines. Text from people is only ever set as text, never as HTML.
 import { Client, Code, Outcome, type Reason, type State, ZgameError } from "@zgame/client";
 import {
-  Code as ChatCode, JoinedSchema, JoinSchema, LeaveSchema, LeftSchema, LineSchema, PresenceSchema, SaidSchema, SaySchema,
+  Code as ChatCode, HistorySchema, JoinedSchema, JoinSchema, LeaveSchema, LeftSchema, LineKind, LineSchema, LinesSchema, SaidSchema, SaySchema, WhereSchema,
 } from "./gen/chat/chat_pb.js";
 import { type Entry, Room } from "./room.js";
 
@@ -46,16 +46,17 @@ async function enter(as: string, room: string): Promise<void> {
   z.on(LineSchema, (line) => {
     const r = rooms.get(line.room);
     if (!r) return;
-    const skips = r.skips(line);
-    if (r.add(line)) changed(r, true);
-    if (skips) void join(z, r); // the history has what was lost on the way
+    if (r.add(line)) changed(r, line.kind === LineKind.SAID);
+    void fill(z, r); // the history has what was lost on the way
   });
-  z.on(PresenceSchema, (p) => {
-    const r = rooms.get(p.room);
+  z.on(WhereSchema, (w) => {
+    const r = rooms.get(w.room);
     if (!r) return;
-    r.presence(p);
-    if (p.user !== name) r.note(p.here ? `${p.user} came in` : `${p.user} left`);
+    r.node = w.node;
     changed(r, false);
+  });
+  z.onGap(() => {
+    for (const r of rooms.values()) void join(z, r);
   });
   z.onState((s) => {
     retryAt = performance.now() + s.delayMs;
@@ -82,6 +83,7 @@ async function join(z: Client, r: Room): Promise<void> {
     try {
       r.joined(await z.request(JoinSchema, { room: r.name }, JoinedSchema));
       changed(r, false);
+      void fill(z, r);
       return;
     } catch (e) {
       // A new connection joins anew.
@@ -100,15 +102,34 @@ async function join(z: Client, r: Room): Promise<void> {
   }
 }
 
-async function say(z: Client, r: Room, text: string): Promise<void> {
-  const send = () => z.request(SaySchema, { room: r.name, text }, SaidSchema);
+/** Asks for lines that are missing between those that are here. */
+async function fill(z: Client, r: Room): Promise<void> {
+  if (r.filling) return;
+  r.filling = true;
   try {
-    await send();
-  } catch (e) {
-    // The room's host has changed and does not know this session: join there and say it again. It was not said before.
-    if (!(e instanceof ZgameError) || e.code !== (ChatCode.NOT_MEMBER as number)) throw e;
-    await join(z, r);
-    await send();
+    for (let hole = r.hole(); hole && rooms.get(r.name) === r; hole = r.hole()) {
+      r.filled(hole, (await z.request(HistorySchema, { room: r.name, ...hole }, LinesSchema)).lines);
+      changed(r, false);
+    }
+  } catch {
+    // The next line, or the next join, asks again.
+  } finally {
+    r.filling = false;
+  }
+}
+
+async function say(z: Client, r: Room, text: string): Promise<void> {
+  const once = crypto.randomUUID();
+  for (let wait = 250; ; wait = Math.min(2 * wait, 4000)) {
+    try {
+      await z.request(SaySchema, { room: r.name, text, once }, SaidSchema);
+      return;
+    } catch (e) { // by its name the line is said once, however often it is sent
+      if (!(e instanceof ZgameError) || z.state.phase !== "online") throw e;
+      if (e.code === (ChatCode.NOT_MEMBER as number) || e.code === Code.NOT_IN_SERVER) await join(z, r);
+      else if (!e.retryable) throw e;
+      else await new Promise((done) => setTimeout(done, wait));
+    }
   }
 }
 
@@ -206,9 +227,9 @@ const elements = new WeakMap<Entry, HTMLElement>();
 function element(e: Entry): HTMLElement {
   const li = document.createElement("li");
   elements.set(e, li);
-  if (e.kind === "note") {
+  if (e.kind === "note" || e.line.kind !== LineKind.SAID) {
     li.className = "note";
-    li.textContent = e.text;
+    li.textContent = e.kind === "note" ? e.text : `${e.line.from} ${e.line.kind === LineKind.CAME ? "came in" : "left"}`;
     return li;
   }
   const at = new Date(Number(e.line.atMs));

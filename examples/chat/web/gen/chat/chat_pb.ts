@@ -13,10 +13,11 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file chat/chat.proto.
  */
 export const file_chat_chat: GenFile = /*@__PURE__*/
-  fileDesc("Cg9jaGF0L2NoYXQucHJvdG8SBGNoYXQiUwoETGluZRIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBBIMCgRmcm9tGAMgASgJEgwKBHRleHQYBCABKAkSDQoFYXRfbXMYBSABKAM6BeDgGOgHIiEKBEpvaW4SEgoEcm9vbRgBIAEoCUIE6OAYAToF4OAY6QciWQoGSm9pbmVkEgwKBHJvb20YASABKAkSGwoHaGlzdG9yeRgCIAMoCzIKLmNoYXQuTGluZRIPCgdtZW1iZXJzGAMgAygJEgwKBG5vZGUYBCABKAk6BeDgGOoHIiIKBUxlYXZlEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGOsHIhsKBExlZnQSDAoEcm9vbRgBIAEoCToF4OAY7AciLgoDU2F5EhIKBHJvb20YASABKAlCBOjgGAESDAoEdGV4dBgCIAEoCToF4OAY7QciKAoEU2FpZBIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBDoF4OAY7gciIAoDV2hvEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGO8HIi8KB01lbWJlcnMSDAoEcm9vbRgBIAEoCRIPCgdtZW1iZXJzGAIgAygJOgXg4BjwByI7CghQcmVzZW5jZRIMCgRyb29tGAEgASgJEgwKBHVzZXIYAiABKAkSDAoEaGVyZRgDIAEoCDoF4OAY8QciUwoJUm9vbVN0YXRlEgwKBGxhc3QYASABKAQSGQoFbGluZXMYAiADKAsyCi5jaGF0LkxpbmUSHQoHbWVtYmVycxgDIAMoCzIMLmNoYXQuTWVtYmVyIl0KBk1lbWJlchIMCgR1c2VyGAEgASgJEg8KB3Nlc3Npb24YAiABKAQSEgoKZ2VuZXJhdGlvbhgDIAEoDRIMCgRnYXRlGAQgASgJEhIKCmdhdGVfZXBvY2gYBSABKAQqWgoEQ29kZRIUChBDT0RFX1VOU1BFQ0lGSUVEEAASFAoPQ09ERV9OT1RfTUVNQkVSEOgHEhIKDUNPREVfQkFEX1RFWFQQ6QcSEgoNQ09ERV9CQURfUk9PTRDqB0IcWhp6Z2FtZS9leGFtcGxlcy9jaGF0L2NoYXRwYmIGcHJvdG8z", [file_zgame_options]);
+  fileDesc("Cg9jaGF0L2NoYXQucHJvdG8SBGNoYXQifwoETGluZRIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBBIMCgRmcm9tGAMgASgJEgwKBHRleHQYBCABKAkSDQoFYXRfbXMYBSABKAMSHAoEa2luZBgGIAEoDjIOLmNoYXQuTGluZUtpbmQSDAoEb25jZRgHIAEoCToF4OAY6AciIQoESm9pbhISCgRyb29tGAEgASgJQgTo4BgBOgXg4BjpByJ1CgZKb2luZWQSDAoEcm9vbRgBIAEoCRIbCgdoaXN0b3J5GAIgAygLMgouY2hhdC5MaW5lEg8KB21lbWJlcnMYAyADKAkSDAoEbm9kZRgEIAEoCRIaCgV3aGVyZRgFIAEoCzILLmNoYXQuV2hlcmU6BeDgGOoHIiIKBUxlYXZlEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGOsHIhsKBExlZnQSDAoEcm9vbRgBIAEoCToF4OAY7AciPAoDU2F5EhIKBHJvb20YASABKAlCBOjgGAESDAoEdGV4dBgCIAEoCRIMCgRvbmNlGAMgASgJOgXg4BjtByIoCgRTYWlkEgwKBHJvb20YASABKAkSCwoDc2VxGAIgASgEOgXg4BjuByIgCgNXaG8SEgoEcm9vbRgBIAEoCUIE6OAYAToF4OAY7wciLwoHTWVtYmVycxIMCgRyb29tGAEgASgJEg8KB21lbWJlcnMYAiADKAk6BeDgGPAHIjEKBlR5cGluZxISCgRyb29tGAEgASgJQgTo4BgBEgwKBHVzZXIYAiABKAk6BeDgGPEHIkMKB0hpc3RvcnkSEgoEcm9vbRgBIAEoCUIE6OAYARINCgVhZnRlchgCIAEoBBIOCgZiZWZvcmUYAyABKAQ6BeDgGPIHIkYKBUxpbmVzEgwKBHJvb20YASABKAkSGQoFbGluZXMYAiADKAsyCi5jaGF0LkxpbmUSDQoFZmlyc3QYAyABKAQ6BeDgGPMHIk0KBVdoZXJlEgwKBHJvb20YASABKAkSDAoEbm9kZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgEEhAKCHBhdXNlX21zGAQgASgBOgXg4Bj0ByI4CgdXaGlzcGVyEgoKAnRvGAEgASgJEgwKBHRleHQYAiABKAkSDAoEb25jZRgDIAEoCToF4OAY9QciVwoJV2hpc3BlcmVkEgwKBGZyb20YASABKAkSCgoCdG8YAiABKAkSDAoEdGV4dBgDIAEoCRIMCgRvbmNlGAQgASgJEg0KBWF0X21zGAUgASgDOgXg4Bj2ByLUAQoJUm9vbVN0YXRlEgwKBGxhc3QYASABKAQSGQoFbGluZXMYAiADKAsyCi5jaGF0LkxpbmUSHQoHbWVtYmVycxgDIAMoCzIMLmNoYXQuTWVtYmVyEgwKBHRvbGQYBCABKAQSDAoEc2l6ZRgFIAEoDRIpCgVwYWNlcxgGIAMoCzIaLmNoYXQuUm9vbVN0YXRlLlBhY2VzRW50cnkaOAoKUGFjZXNFbnRyeRILCgNrZXkYASABKAkSGQoFdmFsdWUYAiABKAsyCi5jaGF0LlBhY2U6AjgBIl0KBk1lbWJlchIMCgR1c2VyGAEgASgJEg8KB3Nlc3Npb24YAiABKAQSEgoKZ2VuZXJhdGlvbhgDIAEoDRIMCgRnYXRlGAQgASgJEhIKCmdhdGVfZXBvY2gYBSABKAQiJAoEUGFjZRINCgVsZXZlbBgBIAEoARINCgVhdF9tcxgCIAEoAypqCgRDb2RlEhQKEENPREVfVU5TUEVDSUZJRUQQABIUCg9DT0RFX05PVF9NRU1CRVIQ6AcSEgoNQ09ERV9CQURfVEVYVBDpBxISCg1DT0RFX0JBRF9ST09NEOoHEg4KCUNPREVfRlVMTBDrBypGCghMaW5lS2luZBISCg5MSU5FX0tJTkRfU0FJRBAAEhIKDkxJTkVfS0lORF9DQU1FEAESEgoOTElORV9LSU5EX0xFRlQQAkIcWhp6Z2FtZS9leGFtcGxlcy9jaGF0L2NoYXRwYmIGcHJvdG8z", [file_zgame_options]);
 
 /**
- * Line is one thing that somebody said; it is also the push that everybody in the room gets.
+ * Line is one thing that has happened in a room: somebody said something, came, or left. It is also the push that everybody in the room gets, once it
+ * is saved. Lines come in order; one that comes a second time has the same seq.
  *
  * @generated from message chat.Line
  */
@@ -27,7 +28,7 @@ export type Line = Message<"chat.Line"> & {
   room: string;
 
   /**
-   * counts the room's lines from 1
+   * counts the room's lines from 1, without a hole
    *
    * @generated from field: uint64 seq = 2;
    */
@@ -49,6 +50,18 @@ export type Line = Message<"chat.Line"> & {
    * @generated from field: int64 at_ms = 5;
    */
   atMs: bigint;
+
+  /**
+   * @generated from field: chat.LineKind kind = 6;
+   */
+  kind: LineKind;
+
+  /**
+   * of the Say
+   *
+   * @generated from field: string once = 7;
+   */
+  once: string;
 };
 
 /**
@@ -59,7 +72,7 @@ export const LineSchema: GenMessage<Line> = /*@__PURE__*/
   messageDesc(file_chat_chat, 0);
 
 /**
- * Join makes the session a member of the room.
+ * Join makes the session a member of the room. Joining twice is joining once.
  *
  * @generated from message chat.Join
  */
@@ -87,7 +100,7 @@ export type Joined = Message<"chat.Joined"> & {
   room: string;
 
   /**
-   * the last lines, oldest first
+   * the newest lines, oldest first
    *
    * @generated from field: repeated chat.Line history = 2;
    */
@@ -106,6 +119,11 @@ export type Joined = Message<"chat.Joined"> & {
    * @generated from field: string node = 4;
    */
   node: string;
+
+  /**
+   * @generated from field: chat.Where where = 5;
+   */
+  where?: Where | undefined;
 };
 
 /**
@@ -162,6 +180,13 @@ export type Say = Message<"chat.Say"> & {
    * @generated from field: string text = 2;
    */
   text: string;
+
+  /**
+   * the client's name for what it says: sent again, it is said once
+   *
+   * @generated from field: string once = 3;
+   */
+  once: string;
 };
 
 /**
@@ -172,6 +197,8 @@ export const SaySchema: GenMessage<Say> = /*@__PURE__*/
   messageDesc(file_chat_chat, 5);
 
 /**
+ * Said is the answer when the line is saved.
+ *
  * @generated from message chat.Said
  */
 export type Said = Message<"chat.Said"> & {
@@ -235,33 +262,200 @@ export const MembersSchema: GenMessage<Members> = /*@__PURE__*/
   messageDesc(file_chat_chat, 8);
 
 /**
- * Presence is pushed to the room when somebody came or went.
+ * Typing says that somebody is writing: sent by a client, without an answer, and pushed to the others, who may miss it.
  *
- * @generated from message chat.Presence
+ * @generated from message chat.Typing
  */
-export type Presence = Message<"chat.Presence"> & {
+export type Typing = Message<"chat.Typing"> & {
   /**
    * @generated from field: string room = 1;
    */
   room: string;
 
   /**
+   * set by the room
+   *
    * @generated from field: string user = 2;
    */
   user: string;
-
-  /**
-   * @generated from field: bool here = 3;
-   */
-  here: boolean;
 };
 
 /**
- * Describes the message chat.Presence.
- * Use `create(PresenceSchema)` to create a new message.
+ * Describes the message chat.Typing.
+ * Use `create(TypingSchema)` to create a new message.
  */
-export const PresenceSchema: GenMessage<Presence> = /*@__PURE__*/
+export const TypingSchema: GenMessage<Typing> = /*@__PURE__*/
   messageDesc(file_chat_chat, 9);
+
+/**
+ * History asks for lines by their numbers: those above `after` and below `before`, the newest of them where they are too many for one answer.
+ *
+ * @generated from message chat.History
+ */
+export type History = Message<"chat.History"> & {
+  /**
+   * @generated from field: string room = 1;
+   */
+  room: string;
+
+  /**
+   * @generated from field: uint64 after = 2;
+   */
+  after: bigint;
+
+  /**
+   * 0: no bound
+   *
+   * @generated from field: uint64 before = 3;
+   */
+  before: bigint;
+};
+
+/**
+ * Describes the message chat.History.
+ * Use `create(HistorySchema)` to create a new message.
+ */
+export const HistorySchema: GenMessage<History> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 10);
+
+/**
+ * @generated from message chat.Lines
+ */
+export type Lines = Message<"chat.Lines"> & {
+  /**
+   * @generated from field: string room = 1;
+   */
+  room: string;
+
+  /**
+   * oldest first
+   *
+   * @generated from field: repeated chat.Line lines = 2;
+   */
+  lines: Line[];
+
+  /**
+   * the oldest that the room has still
+   *
+   * @generated from field: uint64 first = 3;
+   */
+  first: bigint;
+};
+
+/**
+ * Describes the message chat.Lines.
+ * Use `create(LinesSchema)` to create a new message.
+ */
+export const LinesSchema: GenMessage<Lines> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 11);
+
+/**
+ * Where is where a room lives, for people who look at the cluster. It is pushed when the room has moved.
+ *
+ * @generated from message chat.Where
+ */
+export type Where = Message<"chat.Where"> & {
+  /**
+   * @generated from field: string room = 1;
+   */
+  room: string;
+
+  /**
+   * @generated from field: string node = 2;
+   */
+  node: string;
+
+  /**
+   * of its route: how often it has changed its owner
+   *
+   * @generated from field: uint64 version = 3;
+   */
+  version: bigint;
+
+  /**
+   * for how long it took no requests when it last moved; 0: it has not, or that is not known
+   *
+   * @generated from field: double pause_ms = 4;
+   */
+  pauseMs: number;
+};
+
+/**
+ * Describes the message chat.Where.
+ * Use `create(WhereSchema)` to create a new message.
+ */
+export const WhereSchema: GenMessage<Where> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 12);
+
+/**
+ * Whisper says something to one user, wherever he is.
+ *
+ * @generated from message chat.Whisper
+ */
+export type Whisper = Message<"chat.Whisper"> & {
+  /**
+   * @generated from field: string to = 1;
+   */
+  to: string;
+
+  /**
+   * @generated from field: string text = 2;
+   */
+  text: string;
+
+  /**
+   * as in Say: whom it reaches twice sees it by this
+   *
+   * @generated from field: string once = 3;
+   */
+  once: string;
+};
+
+/**
+ * Describes the message chat.Whisper.
+ * Use `create(WhisperSchema)` to create a new message.
+ */
+export const WhisperSchema: GenMessage<Whisper> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 13);
+
+/**
+ * Whispered is the answer when it is on its way to all clients of the user; and the push that these get.
+ *
+ * @generated from message chat.Whispered
+ */
+export type Whispered = Message<"chat.Whispered"> & {
+  /**
+   * @generated from field: string from = 1;
+   */
+  from: string;
+
+  /**
+   * @generated from field: string to = 2;
+   */
+  to: string;
+
+  /**
+   * @generated from field: string text = 3;
+   */
+  text: string;
+
+  /**
+   * @generated from field: string once = 4;
+   */
+  once: string;
+
+  /**
+   * @generated from field: int64 at_ms = 5;
+   */
+  atMs: bigint;
+};
+
+/**
+ * Describes the message chat.Whispered.
+ * Use `create(WhisperedSchema)` to create a new message.
+ */
+export const WhisperedSchema: GenMessage<Whispered> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 14);
 
 /**
  * RoomState is a room's record in the store.
@@ -289,6 +483,27 @@ export type RoomState = Message<"chat.RoomState"> & {
    * @generated from field: repeated chat.Member members = 3;
    */
   members: Member[];
+
+  /**
+   * seq of the newest line that was pushed, or an older one
+   *
+   * @generated from field: uint64 told = 4;
+   */
+  told: bigint;
+
+  /**
+   * of the lines, in bytes
+   *
+   * @generated from field: uint32 size = 5;
+   */
+  size: number;
+
+  /**
+   * of users who have said something just now
+   *
+   * @generated from field: map<string, chat.Pace> paces = 6;
+   */
+  paces: { [key: string]: Pace };
 };
 
 /**
@@ -296,7 +511,7 @@ export type RoomState = Message<"chat.RoomState"> & {
  * Use `create(RoomStateSchema)` to create a new message.
  */
 export const RoomStateSchema: GenMessage<RoomState> = /*@__PURE__*/
-  messageDesc(file_chat_chat, 10);
+  messageDesc(file_chat_chat, 15);
 
 /**
  * Member is a session in a room.
@@ -335,10 +550,34 @@ export type Member = Message<"chat.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_chat_chat, 11);
+  messageDesc(file_chat_chat, 16);
 
 /**
- * Result codes of the example.
+ * Pace is how much a user has said of late: a bucket that leaks.
+ *
+ * @generated from message chat.Pace
+ */
+export type Pace = Message<"chat.Pace"> & {
+  /**
+   * @generated from field: double level = 1;
+   */
+  level: number;
+
+  /**
+   * @generated from field: int64 at_ms = 2;
+   */
+  atMs: bigint;
+};
+
+/**
+ * Describes the message chat.Pace.
+ * Use `create(PaceSchema)` to create a new message.
+ */
+export const PaceSchema: GenMessage<Pace> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 17);
+
+/**
+ * Result codes of the example. Who says too much at once gets the framework's rate_limited.
  *
  * @generated from enum chat.Code
  */
@@ -356,7 +595,7 @@ export enum Code {
   NOT_MEMBER = 1000,
 
   /**
-   * empty, too long
+   * empty, too long, or not wanted
    *
    * @generated from enum value: CODE_BAD_TEXT = 1001;
    */
@@ -368,6 +607,13 @@ export enum Code {
    * @generated from enum value: CODE_BAD_ROOM = 1002;
    */
   BAD_ROOM = 1002,
+
+  /**
+   * the room has as many people as it may
+   *
+   * @generated from enum value: CODE_FULL = 1003;
+   */
+  FULL = 1003,
 }
 
 /**
@@ -375,4 +621,36 @@ export enum Code {
  */
 export const CodeSchema: GenEnum<Code> = /*@__PURE__*/
   enumDesc(file_chat_chat, 0);
+
+/**
+ * What a line tells.
+ *
+ * @generated from enum chat.LineKind
+ */
+export enum LineKind {
+  /**
+   * @generated from enum value: LINE_KIND_SAID = 0;
+   */
+  SAID = 0,
+
+  /**
+   * `from` is here now
+   *
+   * @generated from enum value: LINE_KIND_CAME = 1;
+   */
+  CAME = 1,
+
+  /**
+   * `from` is not here any more
+   *
+   * @generated from enum value: LINE_KIND_LEFT = 2;
+   */
+  LEFT = 2,
+}
+
+/**
+ * Describes the enum chat.LineKind.
+ */
+export const LineKindSchema: GenEnum<LineKind> = /*@__PURE__*/
+  enumDesc(file_chat_chat, 1);
 
