@@ -724,8 +724,8 @@ func TestFairShareOfWhatIsKept(t *testing.T) {
 	for range 10 {
 		for _, c := range few {
 			r.pushTo(c.ref(), zmsg.Reliable, 1, text)
-			r.pushTo(greedy.ref(), zmsg.Reliable, 1, text)
 		}
+		r.pushTo(greedy.ref(), zmsg.Reliable, 1, text)
 	}
 	if n := r.keeps(); n > 64<<10 {
 		t.Errorf("%d bytes are kept", n)
@@ -739,8 +739,8 @@ func TestFairShareOfWhatIsKept(t *testing.T) {
 		}
 	}
 	greedy = r.again("bob", greedy.welcome.GetResume(), 0)
-	if g := greedy.nextControl().GetGap(); g.GetFirst() != 1 || g.GetLast() < 1000 || g.GetLast() >= 1070 {
-		t.Errorf("gap %v of who had 1,070", g)
+	if g := greedy.nextControl().GetGap(); g.GetFirst() != 1 || g.GetLast() < 100 {
+		t.Errorf("gap %v of who was far behind", g)
 	}
 }
 
