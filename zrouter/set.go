@@ -162,7 +162,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	node := cfg.Settings.withDefaults()
 	faults = append(faults, node.validate())
 	s := &ManagerSet{
-		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, gates: cfg.Gates, store: cfg.Store, clock: cfg.Clock,
+		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, gates: cfg.Gates, clock: cfg.Clock,
 		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics),
 		maxHops: uint8(node.MaxHops),
 		pool:    cfg.executor, random: cfg.random,
@@ -171,6 +171,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 			zactor.WithMailbox(node.MaxQueue),
 		},
 	}
+	s.store = zstore.Guard(cfg.Store, s.storePanicked)
 	names := make(map[string]uint32)
 	ids := make(map[uint32]string)
 	for i, any := range kinds {
@@ -195,6 +196,9 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 				faults = append(faults, fmt.Errorf("zrouter: message id %d is handled by the kinds %q and %q", a.ID, o, k.name))
 			}
 			ids[a.ID] = k.name
+		}
+		if k.store != nil {
+			k.store = zstore.Guard(k.store, s.storePanicked)
 		}
 		k.set = cfg.Settings.merge(k.code).merge(cfg.KindSettings[k.name]).withDefaults()
 		if err := errors.Join(k.code.ofNode(), cfg.KindSettings[k.name].ofNode(), k.set.validate()); err != nil {
@@ -488,6 +492,13 @@ func (s *ManagerSet) lostOneWay(c *call) {
 func (s *ManagerSet) storeFailed(o *object, op zstore.Op, err error) {
 	if n, ok := s.counts.seldom(); ok {
 		s.log.Warn("the store of objects does not do what was asked", "suppressed", n, "op", op.String(), "key", o.key.String(), "err", err)
+	}
+}
+
+// storePanicked logs, at a bounded rate, where a store panicked; that what was asked of it failed is told by itself.
+func (s *ManagerSet) storePanicked(op zstore.Op, v any, stack []byte) {
+	if n, ok := s.counts.seldom(); ok {
+		s.log.Error("the store of objects panicked", "suppressed", n, "op", op.String(), "panic", v, "stack", string(stack))
 	}
 }
 

@@ -2,6 +2,8 @@ package zrouter_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync/atomic"
@@ -249,4 +251,39 @@ func TestDurableReadDuringASave(t *testing.T) {
 			t.Errorf("%q, %v, after %s", l, err, time.Since(start))
 		}
 	})
+}
+
+// A store of one's own that panics takes neither the process nor the object: what it was asked for has failed, or may have been done, and
+// goes on.
+func TestPanicOfTheStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "a")
+	a := w.all()[0]
+	var left atomic.Int64
+	a.store.SetFaults(func(op zstore.Op, _ zmsg.Key) memstore.Fault {
+		if left.Add(-1) >= 0 {
+			panic("no " + op.String())
+		}
+		return memstore.Fault{}
+	})
+	kept := 0
+	for i := range 30 { // each call to the store, of those that a request makes, is the one that panics some time
+		left.Store(int64(i % 3))
+		_, err := a.keep(fmt.Sprint(i/3), "x")
+		switch {
+		case err == nil:
+			kept++
+		case errors.Is(err, zmsg.ErrPanicked):
+			t.Errorf("%d: %v: no handler has", i, err)
+		}
+	}
+	if kept < 20 {
+		t.Errorf("%d of 30 were kept", kept)
+	}
+	left.Store(0)
+	for i := range 10 {
+		if got, err := a.lines(fmt.Sprint(i)); err != nil || len(got) < 1 || len(got) > 3 {
+			t.Errorf("%d: %q, %v", i, got, err)
+		}
+	}
 }
