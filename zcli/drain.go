@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"zgame/znode"
@@ -42,37 +41,23 @@ func drainCommand() Command {
 					"2: wrong use; 3: it has stopped, and objects were left that could be neither moved nor saved in time; 4: not over within --timeout.\n\n", env.Name)
 				flags.PrintDefaults()
 			}
-			config := flags.String("config", "", "settings file (YAML) with etcd.endpoints and node.cluster, as for run; the environment counts too")
-			admin := flags.String("admin", "", "host:port of the node's admin port, instead of what discovery says")
+			at := adminFlags(flags, "the node's admin port")
 			timeout := flags.Duration("timeout", 5*time.Minute, "how long to wait for the end")
-			node := ""
-			if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-				node, args = args[0], args[1:]
-			}
-			if err := parseFlags(flags, env, args); err != nil {
+			words, err := parseWords(flags, env, args, "one NODE, the id of a node", 1, 1)
+			if err != nil {
 				return err
 			}
-			if node == "" && flags.NArg() > 0 {
-				node = flags.Arg(0)
-			}
-			if node == "" || flags.NArg() > 1 || flags.NArg() == 1 && flags.Arg(0) != node {
-				fmt.Fprintf(env.Stderr, "%s: expected one NODE, the id of a node\n", flags.Name())
-				flags.Usage()
-				return errUsage
-			}
+			node := words[0]
 			if *timeout <= 0 {
 				fmt.Fprintf(env.Stderr, "%s: --timeout %s: expected a span of time above 0, such as 5m\n", flags.Name(), *timeout)
 				return errUsage
 			}
 			ctx, cancel := context.WithTimeout(ctx, *timeout)
 			defer cancel()
-			d := drainer{env: env, node: node, address: *admin}
+			d := drainer{env: env, node: node, address: *at.admin}
 			if d.address == "" {
-				s, err := znode.LoadSettings(*config, env.Environ)
-				if err != nil {
-					return fmt.Errorf("the settings have faults:\n%w", err)
-				}
-				if d.cluster, err = znode.OpenCluster(ctx, s); err != nil {
+				var err error
+				if d.cluster, err = at.cluster(ctx, env); err != nil {
 					return err
 				}
 				defer d.cluster.Close()
@@ -117,7 +102,7 @@ func (d *drainer) run(ctx context.Context) error {
 
 // follow asks for the drain, and prints how it goes until the node has no objects any more, or no time for them.
 func (d *drainer) follow(ctx context.Context) error {
-	res, err := d.call(ctx, http.MethodPost, "/drain?follow=1s&node="+url.QueryEscape(d.node))
+	res, err := askAdmin(ctx, d.address, http.MethodPost, "/drain?follow=1s&node="+url.QueryEscape(d.node))
 	if err != nil {
 		return fmt.Errorf("the node %q cannot be asked at %s: %w\n  where that is not its address from here: --admin, or admin.url in its settings", d.node, d.address, err)
 	}
@@ -184,7 +169,7 @@ func (d *drainer) gone(ctx context.Context) error {
 				return nil
 			}
 		} else {
-			res, err := d.call(ctx, http.MethodGet, "/drain")
+			res, err := askAdmin(ctx, d.address, http.MethodGet, "/drain")
 			switch {
 			case ctx.Err() != nil:
 				return d.notOver()
@@ -201,20 +186,4 @@ func (d *drainer) gone(ctx context.Context) error {
 			return d.notOver()
 		}
 	}
-}
-
-// call asks the admin port; the caller closes the body. An answer that is no success is an error with what it says.
-func (d *drainer) call(ctx context.Context, method, path string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+d.address+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // a kept connection would hold the node's end up
-	res, err := client.Do(req)
-	if err != nil || res.StatusCode/100 == 2 {
-		return res, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
-	return nil, errors.Join(fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(body))), err)
 }

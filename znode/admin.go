@@ -82,6 +82,9 @@ func (n *Node) adminHandler() http.Handler {
 	})
 	mux.HandleFunc("GET /objects/{type}/{zone}/{id}", n.serveObject)
 	mux.HandleFunc("POST /objects/{type}/{zone}/{id}/move", n.serveMove)
+	mux.HandleFunc("GET /users/{user}", n.serveUser)
+	mux.HandleFunc("POST /users/{user}/kick", n.kickUser)
+	mux.HandleFunc("GET /node", n.serveNode)
 	mux.HandleFunc("GET /drain", n.serveDrain)
 	mux.HandleFunc("POST /drain", n.startDrain)
 	if n.cfg.Settings.Admin.Pprof {

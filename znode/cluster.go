@@ -23,9 +23,13 @@ type Cluster struct {
 // OpenCluster connects to the discovery that the settings name. The caller closes the Cluster.
 // Errors: discovery is not there; ctx's.
 func OpenCluster(ctx context.Context, s Settings) (*Cluster, error) {
+	secured, err := etcdTLS(&s)
+	if err != nil {
+		return nil, err
+	}
 	disc, err := etcddisc.New(etcddisc.Config{
 		Endpoints: s.Etcd.Endpoints, Username: s.Etcd.User, Password: s.Etcd.Password, Prefix: "/" + s.Node.Cluster,
-		TTL: s.Etcd.Lease, Logger: slog.New(slog.DiscardHandler), Metrics: zmetrics.NewDiscovery(nil),
+		TLS: secured, TTL: s.Etcd.Lease, Logger: slog.New(slog.DiscardHandler), Metrics: zmetrics.NewDiscovery(nil),
 	})
 	if err != nil {
 		return nil, err
@@ -38,6 +42,19 @@ func OpenCluster(ctx context.Context, s Settings) (*Cluster, error) {
 		return nil, fmt.Errorf("etcd at %s is not there: %w\n  say where it is: etcd.endpoints in --config, or %s_ETCD_ENDPOINTS", strings.Join(s.Etcd.Endpoints, ", "), err, EnvPrefix)
 	}
 	return c, nil
+}
+
+// Nodes returns what all nodes say about themselves, by their ids. Errors: there are none; discovery's; ctx's.
+func (c *Cluster) Nodes(ctx context.Context) ([]zdiscovery.Node, error) {
+	nodes, err := c.list(ctx)
+	if err == nil && len(nodes) == 0 {
+		err = c.empty()
+	}
+	return nodes, err
+}
+
+func (c *Cluster) empty() error {
+	return fmt.Errorf("the cluster %q has no nodes; node.cluster, or ZGAME_NODE_CLUSTER, names the cluster that is meant", c.name)
 }
 
 // list returns the nodes as they are now.
@@ -72,7 +89,7 @@ func (c *Cluster) Node(ctx context.Context, id string) (zdiscovery.Node, error) 
 		}
 	}
 	if len(ids) == 0 {
-		return zdiscovery.Node{}, fmt.Errorf("the cluster %q has no nodes; node.cluster, or ZGAME_NODE_CLUSTER, names the cluster that is meant", c.name)
+		return zdiscovery.Node{}, c.empty()
 	}
 	return zdiscovery.Node{}, fmt.Errorf("the cluster %q has no node %q; it has [%s]", c.name, id, strings.Join(ids, " "))
 }

@@ -84,6 +84,7 @@ type Node struct {
 	metrics  *zmetrics.Node
 
 	// Set by Start, in this order, and read only afterwards.
+	started     time.Time
 	backends    Backends
 	predecessor *predecessor // nil: nothing is known of it
 	self        zmsg.Self

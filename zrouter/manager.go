@@ -95,6 +95,9 @@ func (m *Manager[S]) RemoveCache(k zmsg.Key) { m.set.forget(k) }
 // use. In a handler, Context.Object is the same.
 func (s *ManagerSet) Ref(k zmsg.Key) zactor.Ref { return s.group.Object(k) }
 
+// Resident is how many objects are in memory here.
+func (s *ManagerSet) Resident() int { return int(s.residents.Load()) }
+
 // Lookup is Manager.MutableCache for an object of any kind.
 func (s *ManagerSet) Lookup(ctx context.Context, k zmsg.Key) (Route, error) {
 	return s.await(ctx, k, order{req: entry.Req{Look: true}})

@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"zuser":              {"zmsg", "zactor", "zrouter"},
 	"zclient":            {"zmsg"},
 	"znode":              {"*"},
-	"zcli":               {"zmsg", "zactor", "znode", "internal/embedded", "internal/filelock", "internal/logging", "internal/settings"},
+	"zcli":               {"zmsg", "zdiscovery", "zactor", "znode", "internal/embedded", "internal/filelock", "internal/logging", "internal/settings"},
 	"ztest":              {"*"},
 	"cmd":                {"*"},
 	"examples":           {"*"},

@@ -1,0 +1,263 @@
+package zcli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+	"zgame/znode"
+)
+
+// operation makes the flags of a command that asks admin ports.
+func operation(env Env, name, synopsis, text string) (*flag.FlagSet, adminAt, *time.Duration) {
+	flags := flag.NewFlagSet(env.Name+" "+name, flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "Usage: %s %s [flags]\n\n%s\n\n", env.Name, synopsis, text)
+		flags.PrintDefaults()
+	}
+	return flags, adminFlags(flags, "a node's admin port"), flags.Duration("timeout", 10*time.Second, "how long all of it may take")
+}
+
+const keyText = `KEY names an object: KIND/ID, or KIND/ZONE/ID, where KIND is the kind's name or number and ZONE is a number (0 where there is none):
+room/lobby, room/7/lobby, 2/0/lobby.`
+
+// inspectCommand is `inspect`: what a cluster says of its nodes, of an object, or of a user.
+func inspectCommand() Command {
+	return Command{
+		Name: "inspect",
+		Help: "show the nodes of a cluster, where an object lives, or where a user is logged in",
+		Run: func(ctx context.Context, env Env, args []string) error {
+			flags, at, timeout := operation(env, "inspect", "inspect [object KEY | user USER]", "Without words: the nodes. "+keyText)
+			words, err := parseWords(flags, env, args, "nothing, or object KEY, or user USER", 0, 2)
+			if err != nil {
+				return err
+			}
+			if len(words) == 1 || len(words) == 2 && words[0] != "object" && words[0] != "user" {
+				fmt.Fprintf(env.Stderr, "%s: %s: expected nothing, or object KEY, or user USER\n", flags.Name(), strings.Join(words, " "))
+				flags.Usage()
+				return errUsage
+			}
+			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error {
+				switch {
+				case len(words) == 0:
+					return o.inspectNodes(ctx)
+				case words[0] == "object":
+					return o.inspectObject(ctx, words[1])
+				default:
+					return o.inspectUser(ctx, words[1])
+				}
+			})
+		},
+	}
+}
+
+// inspectNodes prints a line for each node. One that does not answer has a line too.
+func (o *operator) inspectNodes(ctx context.Context) error {
+	t := tabwriter.NewWriter(o.env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tSTATE\tUP\tLOAD\tSESSIONS\tAWAY\tACTORS\tOBJECTS\tZONE\tVERSION\tGATE")
+	line := func(admin string, n *zdiscovery.Node) {
+		var s znode.NodeStatus
+		if err := fetch(ctx, admin, http.MethodGet, "/node", &s); err != nil {
+			fmt.Fprintf(t, "%s\t%s\t?\t?\t?\t?\t?\t?\t%s\t%s\t%s\n", n.Ref, n.State, n.Zone, n.Version, n.Gate)
+			return
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d %%\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Node, s.State, time.Since(s.Started).Round(time.Second), (s.Load+5)/10,
+			s.Sessions, s.Suspended, s.Actors, s.Objects, s.Zone, s.Version, s.Gate)
+	}
+	if o.admin != "" {
+		line(o.admin, &zdiscovery.Node{Ref: zmsg.NodeRef{ID: o.admin}, State: "does not answer"})
+	}
+	for i := range o.nodes {
+		line(o.nodes[i].Admin, &o.nodes[i])
+	}
+	return t.Flush()
+}
+
+// objectRoute is where an object lives, as an admin port says.
+type objectRoute struct {
+	Owner   string `json:"owner"`
+	Epoch   uint64 `json:"epoch"`
+	Version uint64 `json:"version"`
+}
+
+func (r *objectRoute) String() string {
+	if r.Owner == "" {
+		return fmt.Sprintf("nobody has it; route version %d", r.Version)
+	}
+	return fmt.Sprintf("%s has it; route version %d", zmsg.NodeRef{ID: r.Owner, Epoch: r.Epoch}, r.Version)
+}
+
+func (o *operator) inspectObject(ctx context.Context, key string) error {
+	_, route, err := o.find(ctx, key)
+	if err == nil {
+		_, err = fmt.Fprintf(o.env.Stdout, "%s: %s\n", key, route)
+	}
+	return err
+}
+
+// find returns the admin path of an object, and where it lives.
+func (o *operator) find(ctx context.Context, key string) (path string, route *objectRoute, err error) {
+	k, err := o.key(key)
+	if err != nil {
+		return "", nil, err
+	}
+	address, err := o.any(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	path = fmt.Sprintf("/objects/%d/%d/%s", k.Type, k.Zone, url.PathEscape(k.ID))
+	route = new(objectRoute)
+	return path, route, fetch(ctx, address, http.MethodGet, path, route)
+}
+
+// key reads a key as people write it.
+func (o *operator) key(text string) (k zmsg.Key, err error) {
+	kind, id, _ := strings.Cut(text, "/")
+	if zone, rest, ok := strings.Cut(id, "/"); ok {
+		if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+			k.Zone, id = uint32(n), rest
+		}
+	}
+	if k.ID = id; kind == "" || id == "" {
+		return k, fmt.Errorf("the key %q: expected KIND/ID or KIND/ZONE/ID, such as room/lobby or 2/0/lobby", text)
+	}
+	if n, err := strconv.ParseUint(kind, 10, 32); err == nil {
+		k.Type = uint32(n)
+		return k, nil
+	}
+	var names []string
+	for i := range o.nodes {
+		for _, x := range o.nodes[i].Kinds {
+			if x.Name == kind {
+				k.Type = x.Type
+				return k, nil
+			}
+			names = append(names, x.Name)
+		}
+	}
+	if o.admin != "" {
+		return k, fmt.Errorf("the key %q: with --admin, expected the number of the kind, such as 2/0/lobby", text)
+	}
+	return k, fmt.Errorf("the key %q: no node hosts a kind %q; they host [%s]", text, kind, strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), " "))
+}
+
+func (o *operator) inspectUser(ctx context.Context, user string) error {
+	address, err := o.any(ctx)
+	if err != nil {
+		return err
+	}
+	var s struct {
+		Sessions []struct {
+			Gate       string `json:"gate"`
+			Epoch      uint64 `json:"epoch"`
+			ID         uint64 `json:"id"`
+			Generation uint32 `json:"generation"`
+		} `json:"sessions"`
+	}
+	if err := fetch(ctx, address, http.MethodGet, "/users/"+url.PathEscape(user), &s); err != nil {
+		return err
+	}
+	if len(s.Sessions) == 0 {
+		_, err := fmt.Fprintf(o.env.Stdout, "%s is not logged in\n", user)
+		return err
+	}
+	for _, x := range s.Sessions {
+		fmt.Fprintf(o.env.Stdout, "%s: session %d, generation %d, at the gate of %s\n", user, x.ID, x.Generation, zmsg.NodeRef{ID: x.Gate, Epoch: x.Epoch})
+	}
+	return nil
+}
+
+// moveCommand is `move`: it has an object go to another node.
+func moveCommand() Command {
+	return Command{
+		Name: "move",
+		Help: "move an object to another node, while it is being used",
+		Run: func(ctx context.Context, env Env, args []string) error {
+			flags, at, timeout := operation(env, "move", "move KEY NODE", keyText+"\nNODE is the id of the node that is to have it.")
+			words, err := parseWords(flags, env, args, "KEY and NODE", 2, 2)
+			if err != nil {
+				return err
+			}
+			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error { return o.move(ctx, words[0], words[1]) })
+		},
+	}
+}
+
+// moveRounds is how often a move is asked for: somebody else may move the object meanwhile.
+const moveRounds = 4
+
+func (o *operator) move(ctx context.Context, key, to string) (err error) {
+	for range moveRounds {
+		path, from, err := o.find(ctx, key)
+		switch {
+		case err != nil:
+			return err
+		case from.Owner == "":
+			return fmt.Errorf("%s: nobody has it in memory, so there is nothing to move: the next request to it decides where it lives", key)
+		case from.Owner == to:
+			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s already\n", key, from)
+			return err
+		}
+		address, err := o.of(from.Owner)
+		if err != nil {
+			return err
+		}
+		var now objectRoute
+		began := time.Now()
+		err = fetch(ctx, address, http.MethodPost, path+"/move?to="+url.QueryEscape(to), &now)
+		if err == nil {
+			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s@%s gave it up; %s; took %s\n", key, from.Owner, strconv.FormatUint(from.Epoch, 36), &now, time.Since(began).Round(100*time.Microsecond))
+			return err
+		}
+		if s, ok := errors.AsType[*statusError](err); !ok || s.status != http.StatusConflict || ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		// Who was asked has not got it any more, or refuses: the next look says which.
+		if _, again, lookErr := o.find(ctx, key); lookErr != nil || again.Version == from.Version {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return fmt.Errorf("%s: others move it all the time; nothing was done", key)
+}
+
+// kickCommand is `kick`: it closes the sessions of a user.
+func kickCommand() Command {
+	return Command{
+		Name: "kick",
+		Help: "close all sessions of a user, at whatever gates",
+		Run: func(ctx context.Context, env Env, args []string) error {
+			flags, at, timeout := operation(env, "kick", "kick USER", "The client reads code and text as the last thing, behind what was sent to it before.\nExit code 1 where the user is not logged in.")
+			code := flags.Uint("code", 4000, "close code, 4000 to 4999: what it means is between the program and its clients")
+			text := flags.String("text", "", "what the client's user is told")
+			words, err := parseWords(flags, env, args, "one USER", 1, 1)
+			if err != nil {
+				return err
+			}
+			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error {
+				address, err := o.any(ctx)
+				if err != nil {
+					return err
+				}
+				q := url.Values{"code": {strconv.FormatUint(uint64(*code), 10)}, "text": {*text}}
+				var done struct {
+					Sessions int `json:"sessions"`
+				}
+				if err := fetch(ctx, address, http.MethodPost, "/users/"+url.PathEscape(words[0])+"/kick?"+q.Encode(), &done); err != nil {
+					return err
+				}
+				_, err = fmt.Fprintf(o.env.Stdout, "%s: %d sessions closed with code %d\n", words[0], done.Sessions, *code)
+				return err
+			})
+		},
+	}
+}

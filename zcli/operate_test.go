@@ -1,0 +1,108 @@
+package zcli
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"zgame/zclient"
+	"zgame/znode"
+)
+
+// What operators ask a cluster of two nodes: who is there, where a user and an object are, to move an object, to kick a user.
+func TestOperations(t *testing.T) {
+	started := newWatch("stop with Ctrl-C")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	code := make(chan int, 1)
+	go func() { // ends with ctx
+		code <- Run(ctx, Env{Name: "game", Stdout: started, Stderr: started}, znode.App{Name: "test"},
+			[]string{"dev", "--nodes", "2", "--data", t.TempDir(), "--gate", "127.0.0.1:0", "--admin", "127.0.0.1:0"})
+	}()
+	defer func() {
+		cancel()
+		<-code
+	}()
+	select {
+	case <-started.seen:
+	case c := <-code:
+		code <- c
+		t.Fatalf("dev ended with %d:\n%s", c, started.text())
+	}
+	endpoints := regexp.MustCompile(`endpoints: \[?"?(http://[0-9a-z.:]+)`).FindStringSubmatch(started.text())
+	gates := regexp.MustCompile(`gate   (ws://\S+)`).FindAllStringSubmatch(started.text(), -1)
+	admins := regexp.MustCompile(`admin  http://(localhost:[0-9]+)/metrics`).FindAllStringSubmatch(started.text(), -1)
+	if endpoints == nil || len(gates) != 2 || len(admins) != 2 {
+		t.Fatalf("the banner:\n%s", started.text())
+	}
+	ann, err := zclient.Dial(ctx, zclient.Config{URL: gates[1][1], Token: "ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ann.Close() }() // she may be gone already
+	env := []string{"ZGAME_ETCD_ENDPOINTS=" + endpoints[1]}
+	run := func(want int, args ...string) string {
+		t.Helper()
+		got, out, errs := try(t, env, args...)
+		if got != want {
+			t.Errorf("%v: exit code %d, want %d\n%s%s", args, got, want, out, errs)
+		}
+		return out + errs
+	}
+	owner := regexp.MustCompile(`zuser/ann: (n[12])@\S+ has it; route version (\d+)`)
+	was := owner.FindStringSubmatch(run(0, "inspect", "object", "zuser/ann"))
+	if was == nil {
+		t.Fatal("nobody has the object of who is logged in")
+	}
+	other := map[string]string{"n1": "n2", "n2": "n1"}[was[1]]
+	kind := strings.Split(run(1, "inspect", "object", "room/x"), "they host ")
+	if len(kind) != 2 || !strings.Contains(kind[1], "[zuser]") {
+		t.Errorf("an unknown kind: %v", kind)
+	}
+	for _, c := range []struct {
+		code int
+		args []string
+		want []string
+	}{
+		{2, []string{"inspect", "ann"}, []string{"expected nothing, or object KEY, or user USER"}},
+		{2, []string{"inspect", "thing", "ann"}, []string{"expected nothing, or object KEY, or user USER"}},
+		{2, []string{"move", "zuser/ann"}, []string{"expected KEY and NODE"}},
+		{2, []string{"kick"}, []string{"expected one USER"}},
+		{1, []string{"inspect", "--timeout", "-1s"}, []string{"--timeout -1s: expected a span of time above 0"}},
+		{0, []string{"move", "-h"}, []string{"KIND/ZONE/ID", "-admin"}},
+		{0, []string{"inspect"}, []string{"NODE", "SESSIONS", "n1@", "n2@", "ready"}},
+		{0, []string{"inspect", "--admin", admins[0][1]}, []string{"n1@", "ready"}},
+		{0, []string{"inspect", "user", "ann"}, []string{"ann: session", "at the gate of n2@"}},
+		{0, []string{"inspect", "user", "nobody at/all"}, []string{"nobody at/all is not logged in"}},
+		{1, []string{"inspect", "object", "zuser/nobody"}, []string{"404"}},
+		{1, []string{"inspect", "object", "zuser"}, []string{`the key "zuser": expected KIND/ID`}},
+		{1, []string{"inspect", "object", "zuser/ann", "--admin", admins[0][1]}, []string{"with --admin, expected the number of the kind"}},
+		{1, []string{"move", "zuser/ann", "n9"}, []string{"404", `there is no node "n9"`}},
+		{1, []string{"move", "zuser/nobody", "n1"}, []string{"404"}},
+		{0, []string{"move", "zuser/ann", was[1]}, []string{was[1] + "@", "already"}},
+		{0, []string{"move", "zuser/ann", other}, []string{was[1] + "@", "gave it up; " + other + "@"}},
+		{1, []string{"kick", "ann", "--code", "1000"}, []string{`code="1000": expected a close code of the application's, 4000 to 4999`}},
+		{1, []string{"kick", "nobody"}, []string{"404", `the user "nobody"`}},
+		{0, []string{"kick", "ann", "--code", "4321", "--text", "see you & good bye"}, []string{"ann: 1 sessions closed with code 4321"}},
+	} {
+		out := run(c.code, c.args...)
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("%v lacks %q:\n%s", c.args, want, out)
+			}
+		}
+	}
+	if now := run(0, "inspect", "object", "zuser/0/ann"); !strings.Contains(now, "zuser/0/ann: "+other+"@") {
+		t.Errorf("after the move: %s", now)
+	}
+	select {
+	case <-ann.Done():
+		if why := ann.State().Reason; why == nil || why.Code != 4321 || why.Text != "see you & good bye" {
+			t.Errorf("ann's client: %+v", why)
+		}
+	case <-ctx.Done():
+		t.Error("ann was not kicked")
+	}
+}
