@@ -81,9 +81,16 @@ type gateNumber struct {
 func (s *Settings) gateTimes() []gateTime {
 	g := &s.Gate
 	return []gateTime{
-		{"gate.handshake_timeout", g.HandshakeTimeout}, {"gate.login_timeout", g.LoginTimeout}, {"gate.auth_timeout", g.AuthTimeout},
-		{"gate.heartbeat", g.Heartbeat}, {"gate.queue_age", g.QueueAge}, {"gate.close_timeout", g.CloseTimeout},
-		{"gate.request_timeout", g.RequestTimeout}, {"gate.join_timeout", g.JoinTimeout}, {"gate.push_wait", g.PushWait}, {"gate.keep_time", g.KeepTime},
+		{"gate.handshake_timeout", g.HandshakeTimeout},
+		{"gate.login_timeout", g.LoginTimeout},
+		{"gate.auth_timeout", g.AuthTimeout},
+		{"gate.heartbeat", g.Heartbeat},
+		{"gate.queue_age", g.QueueAge},
+		{"gate.close_timeout", g.CloseTimeout},
+		{"gate.request_timeout", g.RequestTimeout},
+		{"gate.join_timeout", g.JoinTimeout},
+		{"gate.push_wait", g.PushWait},
+		{"gate.keep_time", g.KeepTime},
 	}
 }
 
