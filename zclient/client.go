@@ -26,6 +26,7 @@ type Client struct {
 	seq     atomic.Uint64        // of requests; never used twice, also over connections
 	started atomic.Bool
 	rtt     atomic.Int64 // nanoseconds
+	waiting atomic.Int64 // requests that wait for a connection
 	stats   struct{ connects, unhandled, badPushes, late, gaps, warnings, resumes, lost atomic.Uint64 }
 	session session
 
@@ -130,7 +131,8 @@ func (c *Client) Stats() Stats {
 func (c *Client) loop() {
 	defer close(c.loopDone)
 	defer c.handlers.end()
-	url, failed, refreshed := c.cfg.URL, 0, false
+	gates, failed, refreshed := newGates(c.cfg.where(), c.cfg.rand), 0, false
+	url := gates.url()
 	for {
 		session := c.Session()
 		c.setState(State{Phase: Connecting, Attempt: failed, Session: session})
@@ -145,14 +147,15 @@ func (c *Client) loop() {
 		if end.online >= c.cfg.StableAfter {
 			failed = 0
 		}
+		gates.ended(&end)
 		session = c.Session()
-		if end.reason.final() && !again || c.ctx.Err() != nil || (end.online == 0 && c.stats.connects.Load() == 0 && !c.cfg.RetryFirst) {
+		if end.reason.final() && !again || c.ctx.Err() != nil || (gates.left == 0 && c.stats.connects.Load() == 0 && !c.cfg.RetryFirst) {
 			c.cfg.Logger.Info("client closed", "reason", string(end.reason.Kind), "code", end.reason.Code, "err", end.reason)
 			c.session.fail(end.reason)
 			c.setState(State{Phase: Closed, Reason: end.reason, Attempt: failed, Session: session})
 			return
 		}
-		url = c.cfg.URL
+		url = gates.url()
 		delay := backoff(c.cfg.MinBackoff, c.cfg.MaxBackoff, failed, c.cfg.rand(), end.delay)
 		if end.reason.Kind == KindGoaway {
 			if failed == 0 {

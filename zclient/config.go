@@ -8,17 +8,17 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 )
 
-// Config says where to connect and as whom. URL is needed; everything else has a default.
+// Config says where to connect and as whom. URL or URLs is needed; everything else has a default.
 type Config struct {
 	// URL is the gate's websocket, ws://host:port/ws or wss://host/ws, or where it listens for clients over bare TCP, tcp://host:port or
 	// tcps://host:port over TLS.
 	URL string
+	// URLs are gates to choose from, instead of URL. They are shuffled, and tried in turn with back-off, one connection at a time. A client that has lost its connection
+	// tries the gate of its session first, unless that said that it goes or is full (3001, 3005, 3007).
+	URLs []string
 	// Token is shown to the gate at each login; what it means is up to the gate's authenticator.
 	Token string
 	// TokenFunc is asked for the token of each login instead, from the goroutine that connects, for tokens that expire. An
@@ -35,7 +35,7 @@ type Config struct {
 	// the proxy that the environment names.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	// RetryFirst lets Connect and Dial try until their ctx ends. Otherwise they return when the first try fails.
+	// RetryFirst lets Connect and Dial try until their ctx ends. Otherwise they return when the first try fails, or with URLs one at each.
 	RetryFirst bool
 	// MinBackoff and MaxBackoff bound the wait before the n-th try to connect again in a row: it is a random part of
 	// min(MaxBackoff, MinBackoff*2^n). Default to 500 ms and 30 s.
@@ -51,6 +51,8 @@ type Config struct {
 	HandshakeTimeout time.Duration
 	// RequestTimeout is the deadline of a request whose ctx has none. Defaults to 10 s.
 	RequestTimeout time.Duration
+	// MaxWaiting is how many requests may wait for a connection while there is none; more are CodeBusy. Defaults to 64; -1: they fail at once, with CodeUnavailable.
+	MaxWaiting int
 	// DrainTimeout is how long requests in flight may take to end when the server asks to go elsewhere. Defaults to 5 s.
 	DrainTimeout time.Duration
 	// MaxMessage is the largest message that is taken from the server, in bytes. Defaults to 16 MiB.
@@ -75,6 +77,7 @@ func (c Config) withDefaults() Config {
 	set(&c.DrainTimeout, 5*time.Second)
 	set(&c.MaxMessage, 16<<20)
 	set(&c.MaxPushes, 8192)
+	set(&c.MaxWaiting, 64)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -92,11 +95,7 @@ func set[T comparable](field *T, def T) {
 func (c Config) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("zclient: "+format, args...)) }
-	if u, err := url.Parse(c.URL); err != nil || !slices.Contains([]string{"ws", "wss", "tcp", "tcps"}, u.Scheme) || u.Host == "" {
-		fault("URL is %q: expected ws://host:port/path or wss://host/path, tcp://host:port or tcps://host:port", c.URL)
-	} else if strings.HasPrefix(u.Scheme, "tcp") && u.Port() == "" {
-		fault("URL is %q: expected a port", c.URL)
-	}
+	faults = append(faults, c.urlFaults()...)
 	if c.Token != "" && c.TokenFunc != nil {
 		fault("Token and TokenFunc are both set: expected one of them")
 	}

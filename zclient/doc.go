@@ -18,7 +18,7 @@
 //   - Pushes are handed to handlers in the order in which they came, and so are state events between them.
 //   - There is at most one connection at a time: the next is dialled after the last was closed.
 //   - Everything is bounded: requests in flight (what the gate's Welcome says), frames that wait to be written
-//     (256; more is CodeBusy), pushes that wait for handlers (Config.MaxPushes; more ends the connection).
+//     (256; more is CodeBusy), requests that wait for a connection (Config.MaxWaiting; likewise), pushes that wait for handlers (Config.MaxPushes; more ends the connection).
 //   - A lost connection is dialled again for ever, with back-off and full jitter and no sooner than the server asks,
 //     unless the server said by its close code that this is pointless (see Reconnect). To another session, requests are never
 //     sent again: whoever made them decides, by the Outcome.
@@ -32,5 +32,5 @@
 // # Failure
 //
 // Each loss of a connection has one machine-readable Reason, which OnState gets. While there is no connection, new requests
-// fail at once with CodeUnavailable and NotExecuted; WaitOnline waits for the next one.
+// wait for the next one (Config.MaxWaiting; their ctx ends that, NotExecuted); Send fails at once with CodeUnavailable.
 package zclient

@@ -49,6 +49,15 @@ type Gap struct {
 // returns ends it.
 func (c *Client) OnGap(h func(Gap)) (cancel func()) { return c.handlers.onGap(h) }
 
+// Warning says that the gate is about to close the connection, and why, if the client goes on: it sends too much.
+type Warning struct {
+	Code int // of the close that it would be
+	Text string
+}
+
+// OnWarning calls h for each warning of the gate from now on, in order with the pushes. The function that it returns ends it.
+func (c *Client) OnWarning(h func(Warning)) (cancel func()) { return c.handlers.onWarning(h) }
+
 // handlers hands pushes and states to the user's functions, in order, from the goroutine of run.
 type handlers struct {
 	client    *Client
@@ -62,6 +71,7 @@ type handlers struct {
 	states  []registration[func(State)]
 	gaps    []registration[func(Gap)]
 	losses  []registration[func(Lost)]
+	warns   []registration[func(Warning)]
 	queue   []event
 	waiting int // pushes in queue
 	ended   bool
@@ -79,6 +89,7 @@ type event struct {
 	state State
 	gap   *Gap
 	lost  *Lost
+	warn  *Warning
 }
 
 func (e *event) isState() bool { return !e.push && e.lost == nil }
@@ -143,6 +154,19 @@ func (h *handlers) onLost(f func(Lost)) func() {
 	}
 }
 
+func (h *handlers) onWarning(f func(Warning)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next++
+	n := h.next
+	h.warns = append(slices.Clone(h.warns), registration[func(Warning)]{n, f})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.warns = without(h.warns, n)
+	}
+}
+
 // lost queues the end of a session: one at most for each login.
 func (h *handlers) lost(l Lost) {
 	h.mu.Lock()
@@ -167,14 +191,19 @@ func (h *handlers) push(id uint32, body []byte) bool {
 }
 
 // gap queues a gap, which counts as a push; false when too many wait.
-func (h *handlers) gap(g Gap) bool {
+func (h *handlers) gap(g Gap) bool { return h.note(event{push: true, gap: &g}) }
+
+// warning queues a warning, likewise.
+func (h *handlers) warning(w Warning) bool { return h.note(event{push: true, warn: &w}) }
+
+func (h *handlers) note(e event) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiting >= h.maxPushes {
 		return false
 	}
 	h.waiting++
-	h.add(event{push: true, gap: &g})
+	h.add(e)
 	return true
 }
 
@@ -241,7 +270,7 @@ func (h *handlers) run() {
 
 func (h *handlers) call(e *event) {
 	h.mu.Lock()
-	pushes, states, gaps, losses := h.pushes[e.id], h.states, h.gaps, h.losses
+	pushes, states, gaps, losses, warns := h.pushes[e.id], h.states, h.gaps, h.losses, h.warns
 	if e.push {
 		h.waiting--
 	}
@@ -261,6 +290,12 @@ func (h *handlers) call(e *event) {
 	if e.gap != nil {
 		for _, r := range gaps {
 			r.f(*e.gap)
+		}
+		return
+	}
+	if e.warn != nil {
+		for _, r := range warns {
+			r.f(*e.warn)
 		}
 		return
 	}

@@ -89,6 +89,9 @@ func (cn *conn) control(f *zmsg.Frame) error {
 	case *wirepb.Control_Warning:
 		cn.client.stats.warnings.Add(1)
 		cn.client.cfg.Logger.Warn("warned by the gate", "code", c.Warning.GetCode(), "text", c.Warning.GetText())
+		if !cn.client.handlers.warning(Warning{int(c.Warning.GetCode()), c.Warning.GetText()}) {
+			return &Reason{Kind: KindSlow, Text: "handlers do not keep up with pushes"}
+		}
 	case *wirepb.Control_Closing:
 		cn.ending.delay = serverDelay(c.Closing.GetDelayMs())
 		cn.ending.reason = &Reason{Kind: cn.closedKind(), Code: int(c.Closing.GetCode()), Text: c.Closing.GetText()}

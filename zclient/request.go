@@ -30,9 +30,11 @@ func Call[R any, P interface {
 // Request sends req and waits for the response, which it reads into resp (nil: any response will do). ctx's deadline,
 // or Config.RequestTimeout, travels with the request.
 //
-// Every error is a *zmsg.Error. Beside what the server answers: CodeUnavailable while there is no connection
-// (NotExecuted) or when its session is lost (Unknown if the request was written), CodeBusy when too many are in flight or wait to be
-// written (NotExecuted), CodeTimeout and CodeCancelled when ctx ends, CodeTooLarge and CodeBadRequest for what cannot be
+// While there is no connection, it waits for one, with up to Config.MaxWaiting others.
+//
+// Every error is a *zmsg.Error. Beside what the server answers: CodeUnavailable where there will be no connection any more
+// (NotExecuted) or when its session is lost (Unknown if the request was written), CodeBusy when too many are in flight, wait to be
+// written or wait for a connection (NotExecuted), CodeTimeout and CodeCancelled when ctx ends, CodeTooLarge and CodeBadRequest for what cannot be
 // sent, CodeInternal for a response that is not a resp (Executed).
 func (c *Client) Request(ctx context.Context, req, resp proto.Message) error {
 	ctx, cancel := c.withTimeout(ctx)
@@ -44,16 +46,9 @@ func (c *Client) Request(ctx context.Context, req, resp proto.Message) error {
 	if ctx.Err() != nil {
 		return gaveUp(ctx, zmsg.NotExecuted)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		left := max(1, time.Until(deadline))
-		f.TimeoutMs = uint32(min(int64((left+time.Millisecond-1)/time.Millisecond), 1<<32-1))
-	}
-	cn := c.current.Load()
-	if cn == nil {
-		return c.unavailable()
-	}
 	l := &call{done: make(chan zmsg.Frame, 1)}
-	if err := cn.submit(&f, l); err != nil {
+	cn, err := c.submit(ctx, &f, l)
+	if err != nil {
 		return err
 	}
 	select {
@@ -68,6 +63,50 @@ func (c *Client) Request(ctx context.Context, req, resp proto.Message) error {
 	default:
 	}
 	return gaveUp(ctx, l.abandon())
+}
+
+// submit queues a request for writing, and waits for a connection that takes it.
+func (c *Client) submit(ctx context.Context, f *zmsg.Frame, l *call) (*conn, error) {
+	waits := false
+	defer func() {
+		if waits {
+			c.waiting.Add(-1)
+		}
+	}()
+	for {
+		c.mu.Lock()
+		phase, changed := c.state.Phase, c.changed // ahead of the look at the connection: each end of one changes the state
+		c.mu.Unlock()
+		if deadline, ok := ctx.Deadline(); ok {
+			left := max(1, time.Until(deadline))
+			f.TimeoutMs = uint32(min(int64((left+time.Millisecond-1)/time.Millisecond), 1<<32-1))
+		}
+		err := error(nil)
+		cn := c.current.Load()
+		if cn == nil {
+			err = c.unavailable()
+		} else if err = cn.submit(f, l); err == nil {
+			return cn, nil
+		}
+		switch {
+		case zmsg.CodeOf(err) != zmsg.CodeUnavailable, phase == Idle, c.cfg.MaxWaiting < 0:
+			return nil, err
+		case phase == Closed:
+			if r := c.State().Reason; waits && r.Kind == KindClient {
+				err = &zmsg.Error{Code: zmsg.CodeCancelled, Outcome: zmsg.NotExecuted, Text: "the client was closed"}
+			}
+			return nil, err
+		case !waits && c.waiting.Add(1) > int64(c.cfg.MaxWaiting):
+			c.waiting.Add(-1)
+			return nil, &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "too many requests wait for a connection"}
+		}
+		waits = true
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, gaveUp(ctx, zmsg.NotExecuted)
+		}
+	}
 }
 
 func gaveUp(ctx context.Context, o zmsg.Outcome) error {
