@@ -23,9 +23,13 @@ type adminAt struct {
 
 func adminFlags(flags *flag.FlagSet, whose string) adminAt {
 	return adminAt{
-		flags.String("config", "", "settings file (YAML) with etcd.endpoints and node.cluster, as for run; the environment counts too"),
+		configFlag(flags),
 		flags.String("admin", "", "host:port of "+whose+", instead of what discovery says"),
 	}
+}
+
+func configFlag(flags *flag.FlagSet) *string {
+	return flags.String("config", "", "settings file (YAML) with etcd.endpoints and node.cluster, as for run; the environment counts too")
 }
 
 // cluster connects to the cluster that the settings name.

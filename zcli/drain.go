@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,12 +34,8 @@ func drainCommand() Command {
 		Name: "drain",
 		Help: "have a node move its objects to other nodes and stop; exit code 3: something was left, 4: not over yet",
 		Run: func(ctx context.Context, env Env, args []string) error {
-			flags := flag.NewFlagSet(env.Name+" drain", flag.ContinueOnError)
-			flags.Usage = func() {
-				fmt.Fprintf(flags.Output(), "Usage: %s drain NODE [flags]\n\nNODE is the id of a node. Exit code 0: it has stopped, and nothing is left; 1: it could not be asked, or died;\n"+
-					"2: wrong use; 3: it has stopped, and objects were left that could be neither moved nor saved in time; 4: not over within --timeout.\n\n", env.Name)
-				flags.PrintDefaults()
-			}
+			flags := newFlags(env, "drain", "drain NODE", "NODE is the id of a node. Exit code 0: it has stopped, and nothing is left; 1: it could not be asked, or died;\n"+
+				"2: wrong use; 3: it has stopped, and objects were left that could be neither moved nor saved in time; 4: not over within --timeout.")
 			at := adminFlags(flags, "the node's admin port")
 			timeout := flags.Duration("timeout", 5*time.Minute, "how long to wait for the end")
 			words, err := parseWords(flags, env, args, "one NODE, the id of a node", 1, 1)

@@ -18,13 +18,19 @@ import (
 	"zgame/znode"
 )
 
-// operation makes the flags of a command that asks admin ports.
-func operation(env Env, name, synopsis, text string) (*flag.FlagSet, adminAt, *time.Duration) {
+// newFlags makes the flags of a command that explains itself.
+func newFlags(env Env, name, synopsis, text string) *flag.FlagSet {
 	flags := flag.NewFlagSet(env.Name+" "+name, flag.ContinueOnError)
 	flags.Usage = func() {
 		fmt.Fprintf(flags.Output(), "Usage: %s %s [flags]\n\n%s\n\n", env.Name, synopsis, text)
 		flags.PrintDefaults()
 	}
+	return flags
+}
+
+// operation makes the flags of a command that asks admin ports.
+func operation(env Env, name, synopsis, text string) (*flag.FlagSet, adminAt, *time.Duration) {
+	flags := newFlags(env, name, synopsis, text)
 	return flags, adminFlags(flags, "a node's admin port"), flags.Duration("timeout", 10*time.Second, "how long all of it may take")
 }
 

@@ -2,6 +2,8 @@ package zcli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -42,6 +44,14 @@ func TestOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = ann.Close() }() // she may be gone already
+	nats := regexp.MustCompile(`url: "?(nats://[0-9a-z.:]+)`).FindStringSubmatch(started.text())
+	if nats == nil {
+		t.Fatalf("the banner:\n%s", started.text())
+	}
+	settings := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(settings, []byte("nats: {url: '"+nats[1]+"'}\netcd: {endpoints: ['"+endpoints[1]+"']}\nstore: {driver: kv}\ngate: {auth: {kind: dev}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	env := []string{"ZGAME_ETCD_ENDPOINTS=" + endpoints[1]}
 	run := func(want int, args ...string) string {
 		t.Helper()
@@ -74,6 +84,8 @@ func TestOperations(t *testing.T) {
 		{0, []string{"move", "-h"}, []string{"KIND/ZONE/ID", "-admin"}},
 		{0, []string{"inspect"}, []string{"NODE", "SESSIONS", "n1@", "n2@", "ready"}},
 		{0, []string{"inspect", "--admin", admins[0][1]}, []string{"n1@", "ready"}},
+		{0, []string{"doctor", "--config", settings}, []string{"servers     bus, discovery and store answer", "node n1", "node n2", "names       message ids and kinds mean the same"}},
+		{2, []string{"doctor", "now"}, []string{`unexpected argument "now"`}},
 		{0, []string{"inspect", "user", "ann"}, []string{"ann: session", "at the gate of n2@"}},
 		{0, []string{"inspect", "user", "nobody at/all"}, []string{"nobody at/all is not logged in"}},
 		{1, []string{"inspect", "object", "zuser/nobody"}, []string{"404"}},
@@ -93,6 +105,9 @@ func TestOperations(t *testing.T) {
 				t.Errorf("%v lacks %q:\n%s", c.args, want, out)
 			}
 		}
+	}
+	if code, out, _ := try(t, append(env, "ZGAME_START_TIMEOUT=1s"), "doctor"); code != 1 || !strings.Contains(out, "FAULT") || !strings.Contains(out, "the store") {
+		t.Errorf("no store where the settings say one is: exit code %d\n%s", code, out)
 	}
 	if now := run(0, "inspect", "object", "zuser/0/ann"); !strings.Contains(now, "zuser/0/ann: "+other+"@") {
 		t.Errorf("after the move: %s", now)

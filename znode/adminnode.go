@@ -15,6 +15,8 @@ type NodeStatus struct {
 	Version   string           `json:"version"` // of the program
 	Zone      string           `json:"zone,omitempty"`
 	Started   time.Time        `json:"started"`
+	Now       time.Time        `json:"now"`  // by its clock
+	Up        time.Duration    `json:"up"`   // since Started, by the clock that nobody sets
 	Load      uint32           `json:"load"` // 1000 is all it has
 	Gate      string           `json:"gate,omitempty"`
 	Sessions  int              `json:"sessions"`  // of its gate
@@ -25,7 +27,9 @@ type NodeStatus struct {
 
 // Status says how the node is. It may be called from any goroutine, once it has been started.
 func (n *Node) Status() NodeStatus {
+	now := time.Now()
 	s := NodeStatus{
+		Now: now, Up: now.Sub(n.started),
 		Node: n.Self(), State: *n.state.Load(), Version: Version(), Zone: n.cfg.Settings.Node.Zone, Started: n.started, Load: n.load.Load(),
 		Gate: n.GateURL(), Actors: n.group.Len(), Objects: n.objects.set.Resident(),
 	}

@@ -129,6 +129,20 @@ func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg
 	return b, nil
 }
 
+// Probe connects to the servers that the settings name, as a node does at its start, and leaves them again. The error names every one that
+// cannot be used, and what to do.
+func Probe(ctx context.Context, s Settings) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Start.Timeout)
+	defer cancel()
+	b, err := connect(ctx, &s, Backends{}, nil, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopStep)
+	defer cancel()
+	return b.close(closing)
+}
+
 // close closes what is there: who depends on others first.
 func (b Backends) close(ctx context.Context) error {
 	var errs []error

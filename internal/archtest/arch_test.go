@@ -29,7 +29,7 @@ var arrows = map[string][]string{
 	"zuser":              {"zmsg", "zactor", "zrouter"},
 	"zclient":            {"zmsg"},
 	"znode":              {"*"},
-	"zcli":               {"zmsg", "zdiscovery", "zactor", "znode", "internal/embedded", "internal/filelock", "internal/logging", "internal/settings"},
+	"zcli":               {"zmsg", "zdiscovery", "zactor", "znode", "internal/doctor", "internal/embedded", "internal/filelock", "internal/logging", "internal/settings"},
 	"ztest":              {"*"},
 	"cmd":                {"*"},
 	"examples":           {"*"},
@@ -44,6 +44,7 @@ var arrows = map[string][]string{
 	"internal/archtest":  {},
 	"internal/mongowire": {},
 	"internal/doctest":   {},
+	"internal/doctor":    {"zmsg", "zdiscovery"},
 	"proto":              {},
 	"internal/settings":  {},
 }
