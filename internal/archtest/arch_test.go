@@ -45,6 +45,7 @@ var arrows = map[string][]string{
 	"internal/mongowire": {},
 	"internal/doctest":   {},
 	"internal/doctor":    {"zmsg", "zdiscovery"},
+	"internal/esgen":     {},
 	"proto":              {},
 	"internal/settings":  {},
 }

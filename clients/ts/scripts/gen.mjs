@@ -28,6 +28,10 @@ if (out && !files.length) {
 const targets = out ? [{ out: resolve(out), include: resolve(include), files, parameter: fromPackage }] : [
   { out: "clients/ts/gen", include: "proto", files: ["zgame/options.proto", "zgame/v1/wire.proto"] },
   { out: "clients/ts/test/gen", include: "proto,examples/chat/proto", files: ["chat/chat.proto"], parameter: fromPackage },
+  { // what internal/esgen is compared with
+    out: "internal/esgen/testdata/want", include: "proto,internal/esgen/testdata", parameter: fromPackage,
+    files: ["demo/all.proto", "demo/other.proto", "demo/more.proto", "demo/names.proto", "demo/opts.proto"],
+  },
   { out: "examples/chat/web/gen", include: "proto,examples/chat/proto", files: ["chat/chat.proto"], parameter: fromPackage },
 ];
 
