@@ -3,8 +3,8 @@ import { type Frame, FrameKind, ResumeRefusal, type Welcome } from "../gen/zgame
 import { Connection, type Ending } from "./connection.js";
 import { Code, Outcome, ZgameError } from "./errors.js";
 import { messageId } from "./ids.js";
-import { backoff, outlives, reconnectable } from "./policy.js";
-import type { Gap, Lost, Reason, Refused, Session, State } from "./state.js";
+import { backoff, Gates, outlives, reconnectable } from "./policy.js";
+import type { Gap, Lost, Reason, Refused, Session, State, Warning } from "./state.js";
 
 /** What is needed of a WebSocket: the browser's, Node's own, or the package ws's. */
 export interface SocketLike {
@@ -28,7 +28,7 @@ export interface Options {
   token?: string | (() => string | Promise<string>);
   /** Tells the server which program this is, for its logs. Default "zclient-ts". */
   name?: string;
-  /** Lets connect() try until it succeeds, instead of failing with the first try. Default false. */
+  /** Lets connect() try until it succeeds, instead of failing with the first try, or with a list of URLs one at each. Default false. */
   retryFirst?: boolean;
   /** The wait before the n-th try in a row is a random part of min(maxBackoffMs, minBackoffMs*2^n). Default 500, 30000. */
   minBackoffMs?: number;
@@ -41,6 +41,8 @@ export interface Options {
   handshakeTimeoutMs?: number;
   /** The deadline of a request that names none. Default 10000. */
   requestTimeoutMs?: number;
+  /** How many requests may wait for a connection while there is none; more are Code.BUSY. 0: they fail at once, with Code.UNAVAILABLE. Default 64. */
+  maxWaiting?: number;
   /** How long requests in flight may take to end when the server asks to go elsewhere. Default 5000. */
   drainTimeoutMs?: number;
   /** Bytes that may wait to be written; more is Code.BUSY. Default 1 MiB. */
@@ -52,6 +54,13 @@ export interface Options {
 export interface RequestOptions {
   timeoutMs?: number;
   signal?: AbortSignal;
+}
+
+/** A request that waits for a connection. */
+interface Waiting {
+  /** Sends it; says why not. */
+  begin(): ZgameError | undefined;
+  reject(e: ZgameError): void;
 }
 
 interface Call {
@@ -73,14 +82,14 @@ const refusals: Record<ResumeRefusal, Refused> = {
 
 const defaults = {
   name: "zclient-ts", retryFirst: false, minBackoffMs: 500, maxBackoffMs: 30_000, stableAfterMs: 10_000,
-  handshakeTimeoutMs: 10_000, requestTimeoutMs: 10_000, drainTimeoutMs: 5_000, maxBuffered: 1 << 20, resumeWindowMs: 3_600_000,
+  handshakeTimeoutMs: 10_000, requestTimeoutMs: 10_000, drainTimeoutMs: 5_000, maxBuffered: 1 << 20, maxWaiting: 64, resumeWindowMs: 3_600_000,
 };
 
 /**
- * Connects and logs in. Use new Client and its connect() to add handlers before the first push can come.
+ * Connects and logs in. Of several URLs, which are gates to choose from, each is tried in turn, in an order of this client's own. Use new Client and its connect() to add handlers before the first push can come.
  * Rejects with a ZgameError whose text says why.
  */
-export async function connect(url: string, options: Options = {}): Promise<Client> {
+export async function connect(url: string | readonly string[], options: Options = {}): Promise<Client> {
   const c = new Client(url, options);
   await c.connect();
   return c;
@@ -99,10 +108,13 @@ export class Client {
   private draining = false;
   private seq = 0n;
   private readonly calls = new Map<bigint, Call>();
+  private readonly waiting = new Set<Waiting>();
+  private readonly gates: Gates;
   private readonly pushes = new Map<number, ((body: Uint8Array) => void)[]>();
   private states: ((s: State) => void)[] = [];
   private gaps: ((g: Gap) => void)[] = [];
   private losses: ((l: Lost) => void)[] = [];
+  private warnings: ((w: Warning) => void)[] = [];
   // Of the session, which outlives connections.
   private resume = ""; // its token; "": it ends with its connection
   private windowMs = 0; // for how long the gate waits
@@ -119,7 +131,8 @@ export class Client {
   private drain: ReturnType<typeof setTimeout> | undefined;
   private rttMs = 0;
 
-  constructor(private readonly url: string, options: Options = {}) {
+  constructor(url: string | readonly string[], options: Options = {}) {
+    this.gates = new Gates(url);
     const given = Object.fromEntries(Object.entries(options).filter(([, v]) => v !== undefined));
     this.o = { ...defaults, ...given };
   }
@@ -134,7 +147,7 @@ export class Client {
         else return;
         stop();
       });
-      void this.open(this.url);
+      void this.open(this.gates.url);
     });
   }
 
@@ -177,6 +190,14 @@ export class Client {
     };
   }
 
+  /** Calls f for each warning of the gate that the client sends too much, in order with the pushes. The function that it returns ends that. */
+  onWarning(f: (w: Warning) => void): () => void {
+    this.warnings = [...this.warnings, f];
+    return () => {
+      this.warnings = this.warnings.filter((g) => g !== f);
+    };
+  }
+
   /** Calls f for each push of the type from now on, in the order in which they come. The function that it returns ends that. */
   on<M extends DescMessage>(schema: M, f: (message: MessageShape<M>) => void): () => void {
     const id = messageId(schema);
@@ -197,7 +218,7 @@ export class Client {
   }
 
   /**
-   * Sends a request and waits for its response. Every rejection is a ZgameError, whose outcome says whether the request ran;
+   * Sends a request and waits for its response; while there is no connection, it waits for one (maxWaiting). Every rejection is a ZgameError, whose outcome says whether the request ran;
    * but for a type without a message id and an init that is no message, which are programming mistakes and throw.
    */
   request<Q extends DescMessage, R extends DescMessage>(
@@ -209,38 +230,55 @@ export class Client {
     const timeoutMs = Math.max(1, Math.ceil(options.timeoutMs ?? this.o.requestTimeoutMs));
     const { signal } = options;
     return new Promise<Frame>((resolve, reject) => {
-      const refused = signal?.aborted ? new ZgameError(Code.CANCELLED, Outcome.NOT_EXECUTED, "the caller gave up") : this.refuse(body, true);
-      if (refused) {
-        reject(refused);
+      if (signal?.aborted) {
+        reject(new ZgameError(Code.CANCELLED, Outcome.NOT_EXECUTED, "the caller gave up"));
         return;
       }
-      const seq = ++this.seq;
+      const deadline = performance.now() + timeoutMs;
+      let seq = 0n; // until it is sent
+      let waits = false;
       const done = () => {
         clearTimeout(timer);
         signal?.removeEventListener("abort", abort);
-        this.calls.delete(seq);
-        this.leaveWhenIdle();
+        this.waiting.delete(call);
+        if (this.calls.delete(seq)) this.leaveWhenIdle();
       };
-      const fail = (code: number, text: string) => {
+      const fail = (e: ZgameError) => {
         done();
-        reject(new ZgameError(code, Outcome.UNKNOWN, text));
+        reject(e);
       };
-      const abort = () => fail(Code.CANCELLED, "the caller gave up");
-      const timer = setTimeout(() => fail(Code.TIMEOUT, "no response within the deadline"), timeoutMs);
+      const give = (code: number, text: string) => fail(new ZgameError(code, seq ? Outcome.UNKNOWN : Outcome.NOT_EXECUTED, text));
+      const abort = () => give(Code.CANCELLED, "the caller gave up");
+      const call: Waiting = {
+        begin: () => {
+          const refused = this.refuse(body, true);
+          if (refused) return refused;
+          seq = ++this.seq;
+          const left = waits ? Math.max(1, Math.ceil(deadline - performance.now())) : timeoutMs;
+          const frame = { kind: FrameKind.REQUEST, id, seq, body, timeoutMs: left };
+          this.calls.set(seq, {
+            frame,
+            resolve: (f) => {
+              done();
+              resolve(f);
+            },
+            reject: fail,
+          });
+          this.connection?.send(frame);
+          return undefined;
+        },
+        reject: fail,
+      };
+      const timer = setTimeout(() => give(Code.TIMEOUT, "no response within the deadline"), timeoutMs);
       signal?.addEventListener("abort", abort);
-      const frame = { kind: FrameKind.REQUEST, id, seq, body, timeoutMs };
-      this.calls.set(seq, {
-        frame,
-        resolve: (f) => {
-          done();
-          resolve(f);
-        },
-        reject: (e) => {
-          done();
-          reject(e);
-        },
-      });
-      this.connection?.send(frame);
+      const refused = call.begin();
+      if (!refused) return;
+      if (refused.code !== Code.UNAVAILABLE || this.closing || this.current.phase === "idle" || this.o.maxWaiting <= 0) fail(refused);
+      else if (this.waiting.size >= this.o.maxWaiting) give(Code.BUSY, "too many requests wait for a connection");
+      else {
+        waits = true;
+        this.waiting.add(call);
+      }
     }).then((f) => {
       if (f.code !== Code.OK) {
         throw new ZgameError(f.code, f.outcome > 2 ? Outcome.UNKNOWN : (f.outcome as Outcome), f.text);
@@ -320,6 +358,11 @@ export class Client {
           this.everOnline = true;
           this.draining = false;
           this.refreshed = false;
+          for (const w of [...this.waiting]) { // ahead of what handlers of the state ask for
+            const refused = w.begin();
+            if (!refused) this.waiting.delete(w);
+            else if (refused.code !== Code.UNAVAILABLE) w.reject(refused);
+          }
           this.set({ phase: "online", delayMs: 0, attempt: 0 }, session);
         },
         response: (f) => {
@@ -337,6 +380,10 @@ export class Client {
           if (this.closing) return;
           if (g.last) this.lastPush = g.last;
           for (const f of this.gaps) guard(() => f(g));
+        },
+        warning: (w) => {
+          if (this.closing) return;
+          for (const f of this.warnings) guard(() => f(w));
         },
         rtt: (ms) => {
           this.rttMs = ms;
@@ -404,16 +451,17 @@ export class Client {
     this.connection = undefined;
     this.draining = false;
     if (e.onlineMs >= this.o.stableAfterMs) this.attempt = 0;
+    this.gates.ended(e.reason.code, e.onlineMs > 0);
     const reason: Reason = this.closing ? { kind: "client", code: 0, text: "" } : e.reason;
     // A token that the gate does not take is asked for once more: it may have expired just now.
     const again = reason.code === unauthorized && typeof this.o.token === "function" && this.everOnline && !this.refreshed && !this.closing;
     this.refreshed ||= again;
-    if (this.closing || (!reconnectable(reason) && !again) || (!this.everOnline && !this.o.retryFirst)) {
+    if (this.closing || (!reconnectable(reason) && !again) || (!this.everOnline && !this.o.retryFirst && this.gates.left === 0)) {
       this.closed(reason);
       return;
     }
     let delayMs = backoff(this.o.minBackoffMs, this.o.maxBackoffMs, this.attempt, Math.random(), e.delayMs);
-    let url = this.url;
+    let { url } = this.gates;
     if (reason.kind === "goaway") {
       if (this.attempt === 0) delayMs = 0; // it was waited for already; a second Goaway in a row backs off, though
       url = e.address || url;
@@ -429,7 +477,9 @@ export class Client {
     clearTimeout(this.retry);
     clearTimeout(this.acking);
     this.set({ phase: "closed", reason, delayMs: 0, attempt: this.attempt });
-    this.failAll(reason.kind === "client" ? Code.CANCELLED : Code.UNAVAILABLE, reason);
+    const code = reason.kind === "client" ? Code.CANCELLED : Code.UNAVAILABLE;
+    this.failAll(code, reason);
+    for (const w of [...this.waiting]) w.reject(new ZgameError(code, Outcome.NOT_EXECUTED, `not connected: closed, ${describe(reason)}`));
   }
 
   private failAll(code: number, reason: Reason): void {

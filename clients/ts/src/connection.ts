@@ -3,7 +3,7 @@ import {
   type Control, ControlSchema, type Frame, FrameKind, FrameSchema, PacketSchema, type Welcome,
 } from "../gen/zgame/v1/wire_pb.js";
 import type { SocketConstructor, SocketLike } from "./client.js";
-import type { Gap, Reason, ReasonKind, Session } from "./state.js";
+import type { Gap, Reason, ReasonKind, Session, Warning } from "./state.js";
 
 /** How a connection ended. */
 export interface Ending {
@@ -24,6 +24,7 @@ export interface Events {
   response(frame: Frame): void;
   push(frame: Frame): void;
   gap(gap: Gap): void;
+  warning(warning: Warning): void;
   rtt(ms: number): void;
   /** The server asks to leave; no new requests. leave() ends the connection. */
   goaway(): void;
@@ -199,6 +200,11 @@ export class Connection {
       case "gap": {
         const { keyType, keyZone, keyId, missed, first, last } = c.control.value;
         if (this.welcomedAt) this.events.gap({ type: keyType, zone: keyZone, id: keyId, missed, first, last });
+        break;
+      }
+      case "warning": {
+        const { code, text } = c.control.value;
+        this.events.warning({ code, text });
         break;
       }
       case "goaway": {

@@ -9,4 +9,4 @@ export type { Options, RequestOptions, SocketConstructor, SocketLike } from "./c
 export { Code, codeName, Outcome, retryable, ZgameError } from "./errors.js";
 export { backoff, reconnects, reconnectable } from "./policy.js";
 export { messageId } from "./ids.js";
-export type { Gap, Lost, Phase, Reason, ReasonKind, Refused, Session, State } from "./state.js";
+export type { Gap, Lost, Phase, Reason, ReasonKind, Refused, Session, State, Warning } from "./state.js";

@@ -32,3 +32,42 @@ export function backoff(min: number, max: number, n: number, random: number, hin
   if (hint > 0 && n === 0) return hint;
   return hint + random * Math.min(max, min * 2 ** Math.min(n, 32));
 }
+
+/** Whether a gate that closed with code is one to leave for another: shutdown, overloaded, unavailable. */
+function elsewhere(code: number): boolean {
+  return code === 3001 || code === 3005 || code === 3007;
+}
+
+/** Where a client connects, one at a time, in an order of its own, so that those who share a list spread over it. */
+export class Gates {
+  private readonly list: string[];
+  private at = 0;
+  /** How many have not been tried since a connection was there. */
+  left: number;
+
+  constructor(urls: string | readonly string[], random: () => number = Math.random) {
+    this.list = typeof urls === "string" ? [urls] : [...urls];
+    if (this.list.length === 0) throw new TypeError("zgame: there is no URL in the list");
+    for (let i = this.list.length - 1; i > 0; i--) {
+      const j = Math.min(Math.floor(random() * (i + 1)), i);
+      [this.list[i], this.list[j]] = [this.list[j] as string, this.list[i] as string];
+    }
+    this.left = this.list.length;
+  }
+
+  get url(): string {
+    return this.list[this.at] as string;
+  }
+
+  /**
+   * Takes note of how a try ended. The next one is the same gate where the session was lost without a word: it is most likely there; another one where the gate goes or has
+   * no room, and where there was no session.
+   */
+  ended(code: number, online: boolean): void {
+    if (online) this.left = this.list.length;
+    if (!online || elsewhere(code)) {
+      this.at = (this.at + 1) % this.list.length;
+      this.left = Math.max(0, this.left - 1);
+    }
+  }
+}

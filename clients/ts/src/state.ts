@@ -77,6 +77,13 @@ export interface Lost {
   lastPush: bigint;
 }
 
+/** The gate is about to close the connection, if the client goes on: it sends too much. */
+export interface Warning {
+  /** Of the close that it would be. */
+  code: number;
+  text: string;
+}
+
 /** What a client is doing now. */
 export interface State {
   phase: Phase;
