@@ -47,14 +47,14 @@ $(LINT): tools/go.mod
 	cd tools && go build -o ../$(LINT) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 proto: ## compile the .proto files to Go
-	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto
+	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto zgame/user/v1/presence.proto
 	$(PROTO_GO) -I proto,examples/chat/proto chat/chat.proto
 	$(PROTO_GO) -I proto,examples/friend/proto friend/friend.proto
 	$(PROTO_GO) -I proto,bench/proto bench/bench.proto
 	$(PROTO_GO) -I proto,test/chaos/proto chaos/chaos.proto
 
 proto-check: ## fail when generated Go differs from the .proto files
-	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto
+	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto zgame/user/v1/presence.proto
 	$(PROTO_GO) -check -I proto,examples/chat/proto chat/chat.proto
 	$(PROTO_GO) -check -I proto,examples/friend/proto friend/friend.proto
 	$(PROTO_GO) -check -I proto,bench/proto bench/bench.proto

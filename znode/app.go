@@ -34,6 +34,9 @@ type App struct {
 	// Objects, if set, returns the kinds of stateful actors that the program has: the node hosts those of logic.router.hosts, and
 	// reaches all. It is called once for each node, before Setup: n has its settings and its Store, but no routes yet.
 	Objects func(n *Node) []zrouter.AnyKind
+	// Presence are the numbers of kinds whose objects are told when their users come and go: of each user the object of zone 0 whose id is the user's. Their kinds
+	// handle *presencepb.Presence (package zgame/zuser/presencepb), by zrouter.HandleTell with zrouter.ByKey. All nodes of a cluster have the same.
+	Presence []uint32
 	// AsyncPools are pools for zactor.Async besides the one for work that names none, by their names (zactor.OnPool): one for each
 	// thing that may be slow on its own, as a database is.
 	AsyncPools map[string]zactor.AsyncPool

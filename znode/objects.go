@@ -46,7 +46,7 @@ func (n *Node) wireObjects() error {
 	if f := n.cfg.App.Objects; f != nil {
 		kinds = f(n)
 	}
-	hosted, err := s.hosted(kinds)
+	hosted, err := s.hosted(kinds, zuser.Kind(n.cfg.App.Presence...))
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (n *Node) wireObjects() error {
 }
 
 // hosted returns the kinds that the node is to host, of those of the program and the framework's own. The error names what the settings say of kinds that the program has not.
-func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, error) {
+func (s *RouterSettings) hosted(kinds []zrouter.AnyKind, own zrouter.AnyKind) ([]zrouter.AnyKind, error) {
 	var faults []error
 	var names []string
 	for i, k := range kinds {
@@ -75,7 +75,7 @@ func (s *RouterSettings) hosted(kinds []zrouter.AnyKind) ([]zrouter.AnyKind, err
 		}
 		names = append(names, k.KindName())
 	}
-	kinds, names = append(slices.Clone(kinds), zuser.Kind()), append(names, zuser.Name)
+	kinds, names = append(slices.Clone(kinds), own), append(names, zuser.Name)
 	known := func(key, name string) {
 		if !slices.Contains(names, name) {
 			faults = append(faults, fmt.Errorf("logic.router.%s: the program has no kind %q; expected one of [%s]", key, name, strings.Join(names, " ")))

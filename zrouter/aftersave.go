@@ -12,7 +12,7 @@ const saveAgain = 200 * time.Millisecond
 
 // AfterSave runs fn in a turn of the object when its state, as it is now, is in the store, and does not let that wait for the save delay: for what others
 // may hear of only when no crash can take it back. By then the state may have changed again. fn does not run where the object leaves this
-// node's memory before: OnActivate of its next owner has what was saved, and goes on from there. It is not for hooks.
+// node's memory before: OnActivate of its next owner has what was saved, and goes on from there. Of the hooks it is for OnActivate alone.
 func (c *Context[S]) AfterSave(fn func(c *Context[S])) { c.cell.afterSave(c.Self(), c.turn(fn)) }
 
 func (c *cell[S]) afterSave(self zactor.Ref, run func(*zactor.Context)) {

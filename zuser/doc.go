@@ -4,6 +4,7 @@
 //	err := node.Users().Push(ctx, "ann", &chatpb.Line{Text: "hello"}) // from anywhere
 //	n, err := node.Users().Kick(ctx, "ann", 4001, "see you tomorrow")
 //	err = zuser.Push(c, "ann", line)                                  // in a turn of an actor or an object: it does not wait
+//	p, err := node.Users().Presence(ctx, "ann")                       // is she there, since when, at which gate
 //
 // A gate that has a Directory asks the user's object about each login before the client is welcome (Users.Bind). The object
 // binds the session to itself (zrouter.Context.Bind): so its pushes keep their order while it moves, it hears of the session's
@@ -16,6 +17,8 @@
 //   - The late end of an old session says nothing about a newer one: sessions are compared by id, generation and gate.
 //   - Push reaches all sessions of the user whose login has been answered. It is at most once, as every push: a client is told
 //     of a gap where the node of the user's object died. What one caller pushes to one user by the same way comes in order.
+//   - Objects that are told of presences (Kind) hear of each coming and going, at least once, in numbers that rise, and of the end of one
+//     also where the user's object and his gate have died together.
 //   - ErrNotInServer says that the user has no session: nothing was sent, nothing was made. For a moment after the node of the
 //     user's object died it may be said of one who has, until his gates have bound him again.
 //

@@ -39,29 +39,36 @@ const endAgain = 2 * time.Second
 
 type userContext = zrouter.Context[*userpb.User]
 
-// Kind is the kind of the users' objects.
-func Kind() zrouter.AnyKind {
-	return zrouter.Kind[*userpb.User]{
+// Kind is the kind of the users' objects. Of the kinds whose numbers are told, the object of zone 0 whose id is the user's is told when he comes and when
+// he goes: a handler of *presencepb.Presence (zrouter.HandleTell, with zrouter.ByKey) takes it.
+func Kind(told ...uint32) zrouter.AnyKind {
+	p := presence{told}
+	k := zrouter.Kind[*userpb.User]{
 		Type: Type, Name: Name, Version: 1,
 		Create:     func(zmsg.Key) (*userpb.User, error) { return new(userpb.User), nil },
-		OnActivate: activate,
+		OnActivate: p.activate,
 		Handlers: []zrouter.Handler[*userpb.User]{
-			zrouter.Handle(bind),
+			zrouter.Handle(func(c *userContext, req *userpb.Bind) (*userpb.Bound, error) { defer p.look(c); return bind(c, req) }),
 			zrouter.Handle(push, zrouter.InServer()),
-			zrouter.Handle(kick, zrouter.InServer()),
+			zrouter.Handle(func(c *userContext, req *userpb.Kick) (*userpb.Sessions, error) { defer p.look(c); return kick(c, req) }, zrouter.InServer()),
 			zrouter.Handle(look, zrouter.InServer()),
-			zrouter.HandleTell(closed),
+			zrouter.Handle(see, zrouter.InServer()),
+			zrouter.HandleTell(func(c *userContext, e *wirepb.SessionClosed) error { defer p.look(c); return p.closed(c, e) }),
 		},
 		Settings: zrouter.Settings{ObjectFreeTimeout: freeAfter},
 	}
+	if len(told) > 0 {
+		k.Settings.Remember = zrouter.On // that he is gone is told also where all that would ask for his object has died with its node
+	}
+	return k
 }
 
 // activate binds the sessions of the saved state; those that have ended meanwhile are told of.
-func activate(c *userContext) error {
+func (p presence) activate(c *userContext) error {
 	u := c.State()
 	u.Logins = slices.DeleteFunc(u.GetLogins(), func(l *userpb.Login) bool {
 		if l.GetLost() {
-			dropLater(c, l)
+			p.dropLater(c, l)
 			return false
 		}
 		return c.Bind(refOf(l.GetSession())) != nil
@@ -69,6 +76,7 @@ func activate(c *userContext) error {
 	if slices.ContainsFunc(u.GetLogins(), func(l *userpb.Login) bool { return l.GetEnd() != nil }) {
 		endLater(c)
 	}
+	p.resume(c)
 	return nil
 }
 
@@ -210,7 +218,7 @@ func look(c *userContext, _ *userpb.Look) (*userpb.Sessions, error) {
 }
 
 // closed takes out a session that has ended; what is newer stays. One whose gate has left it behind may be gone on with for a while.
-func closed(c *userContext, e *wirepb.SessionClosed) error {
+func (p presence) closed(c *userContext, e *wirepb.SessionClosed) error {
 	u := c.State()
 	i := find(u.GetLogins(), zmsg.ClosedSession(e))
 	if i < 0 {
@@ -221,7 +229,7 @@ func closed(c *userContext, e *wirepb.SessionClosed) error {
 	case l.GetLost(): // told twice
 	case leaves && l.GetEnd() == nil && l.GetWindowMs() > 0:
 		l.Lost = true
-		dropLater(c, l)
+		p.dropLater(c, l)
 	default:
 		u.Logins = slices.Delete(u.GetLogins(), i, i+1)
 	}
@@ -230,12 +238,13 @@ func closed(c *userContext, e *wirepb.SessionClosed) error {
 }
 
 // dropLater forgets a login whose gate is gone when no other has gone on with it.
-func dropLater(c *userContext, l *userpb.Login) {
+func (p presence) dropLater(c *userContext, l *userpb.Login) {
 	c.After(time.Duration(l.GetWindowMs())*time.Millisecond, func(c *userContext) {
 		u := c.State()
 		before := len(u.GetLogins())
 		if u.Logins = slices.DeleteFunc(u.GetLogins(), func(o *userpb.Login) bool { return o == l }); len(u.GetLogins()) < before {
 			c.Dirty()
+			p.look(c)
 		}
 	})
 }

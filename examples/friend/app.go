@@ -7,5 +7,9 @@ import (
 
 // App returns the example as a program for zcli.Main.
 func App() znode.App {
-	return znode.App{Name: "zgame friend", Objects: func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{Lists()} }}
+	return znode.App{
+		Name:     "zgame friend",
+		Objects:  func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{Lists()} },
+		Presence: []uint32{Type},
+	}
 }

@@ -20,6 +20,8 @@ const Type = 110
 // again is how long a list waits before it tells another one what that has not confirmed.
 const again = 2 * time.Second
 
+func keyOf(user string) zmsg.Key { return zmsg.Key{Type: Type, ID: user} }
+
 type list = zrouter.Context[*friendpb.FriendState]
 
 // Lists is the kind: one list for each user, made when somebody first needs it. Everything is saved before it is told.
@@ -41,7 +43,8 @@ func Lists() zrouter.Kind[*friendpb.FriendState] {
 				return edit(c, r.GetUser(), note(r.GetText()))
 			}, client...),
 			zrouter.Handle(heard, zrouter.Durable()),
-			zrouter.Handle(flush, zrouter.Durable()),
+			zrouter.HandleTell(present, zrouter.ByKey(), zrouter.Durable()),
+			zrouter.HandleTell(near, zrouter.InServer()),
 		},
 	}
 }
@@ -66,25 +69,32 @@ func migrate(from uint32, raw []byte) (*friendpb.FriendState, error) {
 	return s, nil
 }
 
-// activate has what a crash has kept the list from telling be told.
+// activate goes on where the list was left, by a move or a crash.
 func activate(c *list) error {
 	tell(c)
+	tellFriends(c)
+	_ = c.PushAll(where(c)) // for people who look at the cluster
 	return nil
 }
 
-// entries answers with the whole list, whose changes the client is pushed from then on.
+// entries answers with the whole list, whose changes the client is pushed from then on, and asks anew which friends are there.
 func entries(c *list, _ *friendpb.List) (*friendpb.Entries, error) {
 	if err := c.Bind(c.Session()); err != nil {
 		return nil, err
 	}
-	all := &friendpb.Entries{}
+	all := &friendpb.Entries{Where: where(c)}
 	for user, p := range c.State().GetPeers() {
 		if e := entry(user, p); e.GetStatus() != friendpb.Status_STATUS_NONE || e.GetNote() != "" {
 			all.Entries = append(all.Entries, e)
 		}
+		askIfFriend(c, user, p)
 	}
 	slices.SortFunc(all.GetEntries(), func(a, b *friendpb.Entry) int { return strings.Compare(a.GetUser(), b.GetUser()) })
 	return all, nil
+}
+
+func where(c *list) *friendpb.Where {
+	return &friendpb.Where{Node: c.Self().Address().Node.ID, Version: uint64(c.Version()), PauseMs: float64(c.Moved()) / float64(time.Millisecond)}
 }
 
 // edit is one request of the user about somebody.
@@ -96,6 +106,7 @@ func edit(c *list, user string, do func(*friendpb.FriendState, *friendpb.Peer) e
 	c.Dirty()
 	push(c, e)
 	tell(c)
+	askIfFriend(c, user, c.State().GetPeers()[user])
 	return &friendpb.Changed{Entry: e}, nil
 }
 
@@ -122,6 +133,9 @@ func listen(c *list, m *friendpb.Stance) (*friendpb.Peer, error) {
 	}
 	if e := entry(m.GetFrom(), p); !proto.Equal(e, before) {
 		push(c, e)
+		if e.GetStatus() != before.GetStatus() {
+			askIfFriend(c, m.GetFrom(), p)
+		}
 	}
 	if pending(p) {
 		tell(c)
@@ -136,19 +150,20 @@ func push(c *list, e *friendpb.Entry) {
 	}
 }
 
-// tell has the others told what they have not confirmed. Only what is saved is: a list that forgot what it has told would contradict itself. So it
-// asks itself first, whose answer comes when all that it holds is saved.
+// tell has the others told what they have not confirmed. Only what is saved is: a list that forgot what it has told would contradict itself.
 func tell(c *list) {
-	if !anyPending(c.State()) {
+	var stances []*friendpb.Stance
+	for user, p := range c.State().GetPeers() {
+		if pending(p) {
+			stances = append(stances, stance(c.Key().ID, user, p))
+		}
+	}
+	if len(stances) == 0 {
 		return
 	}
-	zrouter.Then(c, c.Object(c.Key()), &friendpb.Flush{}, func(c *list, saved *friendpb.Flushed, err error) {
-		if err != nil {
-			tellLater(c, err)
-			return
-		}
-		for _, s := range saved.GetStances() {
-			zrouter.Then(c, c.Object(zmsg.Key{Type: Type, Zone: c.Key().Zone, ID: s.GetTo()}), s, func(c *list, a *friendpb.Heard, err error) {
+	c.AfterSave(func(c *list) {
+		for _, s := range stances {
+			zrouter.Then(c, c.Object(keyOf(s.GetTo())), s, func(c *list, a *friendpb.Heard, err error) {
 				if err == nil {
 					_, err = listen(c, a.GetStance())
 				}
@@ -158,26 +173,6 @@ func tell(c *list) {
 			})
 		}
 	})
-}
-
-func anyPending(s *friendpb.FriendState) bool {
-	for _, p := range s.GetPeers() {
-		if pending(p) {
-			return true
-		}
-	}
-	return false
-}
-
-// flush answers with what is to be told.
-func flush(c *list, _ *friendpb.Flush) (*friendpb.Flushed, error) {
-	f := &friendpb.Flushed{}
-	for user, p := range c.State().GetPeers() {
-		if pending(p) {
-			f.Stances = append(f.Stances, stance(c.Key().ID, user, p))
-		}
-	}
-	return f, nil
 }
 
 func tellLater(c *list, err error) {

@@ -199,5 +199,9 @@ func hear(s *friendpb.FriendState, p *friendpb.Peer, m *friendpb.Stance, nowMs i
 }
 
 func entry(user string, p *friendpb.Peer) *friendpb.Entry {
-	return &friendpb.Entry{User: user, Status: status(p), Note: p.GetNote(), SinceMs: p.GetSinceMs()}
+	e := &friendpb.Entry{User: user, Status: status(p), Note: p.GetNote(), SinceMs: p.GetSinceMs()}
+	if e.GetStatus() == friendpb.Status_STATUS_FRIEND {
+		e.Online, e.SeenMs, e.Node = p.GetHere().GetOnline(), p.GetHere().GetSinceMs(), p.GetHere().GetNode()
+	}
+	return e
 }

@@ -145,6 +145,9 @@ type Entry struct {
 	Status        Status                 `protobuf:"varint,2,opt,name=status,proto3,enum=friend.Status" json:"status,omitempty"`
 	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // friends since then, Unix milliseconds
+	Online        bool                   `protobuf:"varint,5,opt,name=online,proto3" json:"online,omitempty"`                  // of a friend: he is there
+	SeenMs        int64                  `protobuf:"varint,6,opt,name=seen_ms,json=seenMs,proto3" json:"seen_ms,omitempty"`    // since when he is there, or when he was last seen; 0: not known
+	Node          string                 `protobuf:"bytes,7,opt,name=node,proto3" json:"node,omitempty"`                       // of his gate, for people who look at the cluster
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -205,6 +208,27 @@ func (x *Entry) GetSinceMs() int64 {
 		return x.SinceMs
 	}
 	return 0
+}
+
+func (x *Entry) GetOnline() bool {
+	if x != nil {
+		return x.Online
+	}
+	return false
+}
+
+func (x *Entry) GetSeenMs() int64 {
+	if x != nil {
+		return x.SeenMs
+	}
+	return 0
+}
+
+func (x *Entry) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 // What a client asks of its user's own list. Each answer has the entry as it is then; it is saved before it is told.
@@ -563,7 +587,8 @@ func (*List) Descriptor() ([]byte, []int) {
 
 type Entries struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entries       []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // sorted by user
+	Entries       []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"` // sorted by user; who is there is pushed when it has been asked for
+	Where         *Where                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -605,6 +630,74 @@ func (x *Entries) GetEntries() []*Entry {
 	return nil
 }
 
+func (x *Entries) GetWhere() *Where {
+	if x != nil {
+		return x.Where
+	}
+	return nil
+}
+
+// Where is where the list lives, for people who look at the cluster. It is pushed when the list has moved.
+type Where struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`                 // of its route: how often it has changed its owner
+	PauseMs       float64                `protobuf:"fixed64,3,opt,name=pause_ms,json=pauseMs,proto3" json:"pause_ms,omitempty"` // for how long it took no requests when it last moved; 0: it has not, or that is not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Where) Reset() {
+	*x = Where{}
+	mi := &file_friend_friend_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Where) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Where) ProtoMessage() {}
+
+func (x *Where) ProtoReflect() protoreflect.Message {
+	mi := &file_friend_friend_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Where.ProtoReflect.Descriptor instead.
+func (*Where) Descriptor() ([]byte, []int) {
+	return file_friend_friend_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Where) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Where) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Where) GetPauseMs() float64 {
+	if x != nil {
+		return x.PauseMs
+	}
+	return 0
+}
+
 // Stance is what the list of `from` says to that of `to`, and the answer to it: whether `from` wants to be friends.
 type Stance struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -620,7 +713,7 @@ type Stance struct {
 
 func (x *Stance) Reset() {
 	*x = Stance{}
-	mi := &file_friend_friend_proto_msgTypes[10]
+	mi := &file_friend_friend_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +725,7 @@ func (x *Stance) String() string {
 func (*Stance) ProtoMessage() {}
 
 func (x *Stance) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[10]
+	mi := &file_friend_friend_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +738,7 @@ func (x *Stance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stance.ProtoReflect.Descriptor instead.
 func (*Stance) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{10}
+	return file_friend_friend_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Stance) GetTo() string {
@@ -700,7 +793,7 @@ type Heard struct {
 
 func (x *Heard) Reset() {
 	*x = Heard{}
-	mi := &file_friend_friend_proto_msgTypes[11]
+	mi := &file_friend_friend_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +805,7 @@ func (x *Heard) String() string {
 func (*Heard) ProtoMessage() {}
 
 func (x *Heard) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[11]
+	mi := &file_friend_friend_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +818,7 @@ func (x *Heard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heard.ProtoReflect.Descriptor instead.
 func (*Heard) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{11}
+	return file_friend_friend_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Heard) GetStance() *Stance {
@@ -735,65 +828,30 @@ func (x *Heard) GetStance() *Stance {
 	return nil
 }
 
-// Flush is what a list sends itself: the answer comes when what it holds is saved.
-type Flush struct {
+// Near tells the list of a friend whether `from` is there.
+type Near struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	Here          *Here                  `protobuf:"bytes,3,opt,name=here,proto3" json:"here,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Flush) Reset() {
-	*x = Flush{}
-	mi := &file_friend_friend_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Flush) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Flush) ProtoMessage() {}
-
-func (x *Flush) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Flush.ProtoReflect.Descriptor instead.
-func (*Flush) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{12}
-}
-
-// Flushed has what is to be told to others, as it was saved.
-type Flushed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stances       []*Stance              `protobuf:"bytes,1,rep,name=stances,proto3" json:"stances,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Flushed) Reset() {
-	*x = Flushed{}
+func (x *Near) Reset() {
+	*x = Near{}
 	mi := &file_friend_friend_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Flushed) String() string {
+func (x *Near) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Flushed) ProtoMessage() {}
+func (*Near) ProtoMessage() {}
 
-func (x *Flushed) ProtoReflect() protoreflect.Message {
+func (x *Near) ProtoReflect() protoreflect.Message {
 	mi := &file_friend_friend_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -805,16 +863,99 @@ func (x *Flushed) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Flushed.ProtoReflect.Descriptor instead.
-func (*Flushed) Descriptor() ([]byte, []int) {
+// Deprecated: Use Near.ProtoReflect.Descriptor instead.
+func (*Near) Descriptor() ([]byte, []int) {
 	return file_friend_friend_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *Flushed) GetStances() []*Stance {
+func (x *Near) GetTo() string {
 	if x != nil {
-		return x.Stances
+		return x.To
+	}
+	return ""
+}
+
+func (x *Near) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Near) GetHere() *Here {
+	if x != nil {
+		return x.Here
 	}
 	return nil
+}
+
+// Here is whether somebody is there, as zgame.user.v1.Presence says it.
+type Here struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Online        bool                   `protobuf:"varint,1,opt,name=online,proto3" json:"online,omitempty"`
+	SinceMs       int64                  `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"` // of two the greater one is true
+	Node          string                 `protobuf:"bytes,4,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Here) Reset() {
+	*x = Here{}
+	mi := &file_friend_friend_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Here) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Here) ProtoMessage() {}
+
+func (x *Here) ProtoReflect() protoreflect.Message {
+	mi := &file_friend_friend_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Here.ProtoReflect.Descriptor instead.
+func (*Here) Descriptor() ([]byte, []int) {
+	return file_friend_friend_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Here) GetOnline() bool {
+	if x != nil {
+		return x.Online
+	}
+	return false
+}
+
+func (x *Here) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Here) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Here) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
 }
 
 // FriendState is a user's record in the store, version 2.
@@ -822,13 +963,15 @@ type FriendState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Peers         map[string]*Peer       `protobuf:"bytes,1,rep,name=peers,proto3" json:"peers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Last          uint64                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"` // the newest version that any of them was given: none is given twice, also of somebody who was forgotten
+	Self          *Here                  `protobuf:"bytes,3,opt,name=self,proto3" json:"self,omitempty"`  // whether the user is there
+	Near          uint64                 `protobuf:"varint,4,opt,name=near,proto3" json:"near,omitempty"` // the number of it that all friends have been told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FriendState) Reset() {
 	*x = FriendState{}
-	mi := &file_friend_friend_proto_msgTypes[14]
+	mi := &file_friend_friend_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +983,7 @@ func (x *FriendState) String() string {
 func (*FriendState) ProtoMessage() {}
 
 func (x *FriendState) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[14]
+	mi := &file_friend_friend_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +996,7 @@ func (x *FriendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FriendState.ProtoReflect.Descriptor instead.
 func (*FriendState) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{14}
+	return file_friend_friend_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FriendState) GetPeers() map[string]*Peer {
@@ -870,6 +1013,20 @@ func (x *FriendState) GetLast() uint64 {
 	return 0
 }
 
+func (x *FriendState) GetSelf() *Here {
+	if x != nil {
+		return x.Self
+	}
+	return nil
+}
+
+func (x *FriendState) GetNear() uint64 {
+	if x != nil {
+		return x.Near
+	}
+	return 0
+}
+
 type Peer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Want          bool                   `protobuf:"varint,1,opt,name=want,proto3" json:"want,omitempty"`                            // the user wants to be friends
@@ -881,13 +1038,14 @@ type Peer struct {
 	Blocked       bool                   `protobuf:"varint,6,opt,name=blocked,proto3" json:"blocked,omitempty"`
 	Note          string                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	SinceMs       int64                  `protobuf:"varint,8,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	Here          *Here                  `protobuf:"bytes,10,opt,name=here,proto3" json:"here,omitempty"` // of a friend: whether he is there, as far as was heard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_friend_friend_proto_msgTypes[15]
+	mi := &file_friend_friend_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1057,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[15]
+	mi := &file_friend_friend_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1070,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{15}
+	return file_friend_friend_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Peer) GetWant() bool {
@@ -978,6 +1136,13 @@ func (x *Peer) GetSinceMs() int64 {
 	return 0
 }
 
+func (x *Peer) GetHere() *Here {
+	if x != nil {
+		return x.Here
+	}
+	return nil
+}
+
 // FriendStateV1 was the record before there were requests: friends by name.
 type FriendStateV1 struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -988,7 +1153,7 @@ type FriendStateV1 struct {
 
 func (x *FriendStateV1) Reset() {
 	*x = FriendStateV1{}
-	mi := &file_friend_friend_proto_msgTypes[16]
+	mi := &file_friend_friend_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1165,7 @@ func (x *FriendStateV1) String() string {
 func (*FriendStateV1) ProtoMessage() {}
 
 func (x *FriendStateV1) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[16]
+	mi := &file_friend_friend_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1178,7 @@ func (x *FriendStateV1) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FriendStateV1.ProtoReflect.Descriptor instead.
 func (*FriendStateV1) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{16}
+	return file_friend_friend_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FriendStateV1) GetFriends() []string {
@@ -1027,12 +1192,15 @@ var File_friend_friend_proto protoreflect.FileDescriptor
 
 const file_friend_friend_proto_rawDesc = "" +
 	"\n" +
-	"\x13friend/friend.proto\x12\x06friend\x1a\x13zgame/options.proto\"y\n" +
+	"\x13friend/friend.proto\x12\x06friend\x1a\x13zgame/options.proto\"\xbe\x01\n" +
 	"\x05Entry\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12&\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x0e.friend.StatusR\x06status\x12\x12\n" +
 	"\x04note\x18\x03 \x01(\tR\x04note\x12\x19\n" +
-	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs:\x05\xe0\xe0\x18\xcc\b\" \n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12\x16\n" +
+	"\x06online\x18\x05 \x01(\bR\x06online\x12\x17\n" +
+	"\aseen_ms\x18\x06 \x01(\x03R\x06seenMs\x12\x12\n" +
+	"\x04node\x18\a \x01(\tR\x04node:\x05\xe0\xe0\x18\xcc\b\" \n" +
 	"\x03Add\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user:\x05\xe0\xe0\x18\xcd\b\"#\n" +
 	"\x06Accept\x12\x12\n" +
@@ -1048,9 +1216,14 @@ const file_friend_friend_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text:\x05\xe0\xe0\x18\xd2\b\"5\n" +
 	"\aChanged\x12#\n" +
 	"\x05entry\x18\x01 \x01(\v2\r.friend.EntryR\x05entry:\x05\xe0\xe0\x18\xd3\b\"\r\n" +
-	"\x04List:\x05\xe0\xe0\x18\xd4\b\"9\n" +
+	"\x04List:\x05\xe0\xe0\x18\xd4\b\"^\n" +
 	"\aEntries\x12'\n" +
-	"\aentries\x18\x01 \x03(\v2\r.friend.EntryR\aentries:\x05\xe0\xe0\x18\xd5\b\"\x97\x01\n" +
+	"\aentries\x18\x01 \x03(\v2\r.friend.EntryR\aentries\x12#\n" +
+	"\x05where\x18\x02 \x01(\v2\r.friend.WhereR\x05where:\x05\xe0\xe0\x18\xd5\b\"W\n" +
+	"\x05Where\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
+	"\bpause_ms\x18\x03 \x01(\x01R\apauseMs:\x05\xe0\xe0\x18\xd6\b\"\x97\x01\n" +
 	"\x06Stance\x12\x14\n" +
 	"\x02to\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x02to\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x12\n" +
@@ -1059,17 +1232,25 @@ const file_friend_friend_proto_rawDesc = "" +
 	"\x04seen\x18\x05 \x01(\x04R\x04seen\x12\x1a\n" +
 	"\bdeclined\x18\x06 \x01(\x04R\bdeclined:\x05\xe0\xe0\x18\xe0\b\"6\n" +
 	"\x05Heard\x12&\n" +
-	"\x06stance\x18\x01 \x01(\v2\x0e.friend.StanceR\x06stance:\x05\xe0\xe0\x18\xe1\b\"\x0e\n" +
-	"\x05Flush:\x05\xe0\xe0\x18\xe2\b\":\n" +
-	"\aFlushed\x12(\n" +
-	"\astances\x18\x01 \x03(\v2\x0e.friend.StanceR\astances:\x05\xe0\xe0\x18\xe3\b\"\x9f\x01\n" +
+	"\x06stance\x18\x01 \x01(\v2\x0e.friend.StanceR\x06stance:\x05\xe0\xe0\x18\xe1\b\"Y\n" +
+	"\x04Near\x12\x14\n" +
+	"\x02to\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x02to\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12 \n" +
+	"\x04here\x18\x03 \x01(\v2\f.friend.HereR\x04here:\x05\xe0\xe0\x18\xe2\b\"e\n" +
+	"\x04Here\x12\x16\n" +
+	"\x06online\x18\x01 \x01(\bR\x06online\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\tR\x04node\"\xd5\x01\n" +
 	"\vFriendState\x124\n" +
 	"\x05peers\x18\x01 \x03(\v2\x1e.friend.FriendState.PeersEntryR\x05peers\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x04R\x04last\x1aF\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\x12 \n" +
+	"\x04self\x18\x03 \x01(\v2\f.friend.HereR\x04self\x12\x12\n" +
+	"\x04near\x18\x04 \x01(\x04R\x04near\x1aF\n" +
 	"\n" +
 	"PeersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\"\n" +
-	"\x05value\x18\x02 \x01(\v2\f.friend.PeerR\x05value:\x028\x01\"\xf1\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\f.friend.PeerR\x05value:\x028\x01\"\x93\x02\n" +
 	"\x04Peer\x12\x12\n" +
 	"\x04want\x18\x01 \x01(\bR\x04want\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
@@ -1080,7 +1261,9 @@ const file_friend_friend_proto_rawDesc = "" +
 	"\bdeclined\x18\t \x01(\x04R\bdeclined\x12\x18\n" +
 	"\ablocked\x18\x06 \x01(\bR\ablocked\x12\x12\n" +
 	"\x04note\x18\a \x01(\tR\x04note\x12\x19\n" +
-	"\bsince_ms\x18\b \x01(\x03R\asinceMs\")\n" +
+	"\bsince_ms\x18\b \x01(\x03R\asinceMs\x12 \n" +
+	"\x04here\x18\n" +
+	" \x01(\v2\f.friend.HereR\x04here\")\n" +
 	"\rFriendStateV1\x12\x18\n" +
 	"\afriends\x18\x01 \x03(\tR\afriends*}\n" +
 	"\x04Code\x12\x14\n" +
@@ -1110,7 +1293,7 @@ func file_friend_friend_proto_rawDescGZIP() []byte {
 }
 
 var file_friend_friend_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_friend_friend_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_friend_friend_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_friend_friend_proto_goTypes = []any{
 	(Code)(0),             // 0: friend.Code
 	(Status)(0),           // 1: friend.Status
@@ -1124,28 +1307,32 @@ var file_friend_friend_proto_goTypes = []any{
 	(*Changed)(nil),       // 9: friend.Changed
 	(*List)(nil),          // 10: friend.List
 	(*Entries)(nil),       // 11: friend.Entries
-	(*Stance)(nil),        // 12: friend.Stance
-	(*Heard)(nil),         // 13: friend.Heard
-	(*Flush)(nil),         // 14: friend.Flush
-	(*Flushed)(nil),       // 15: friend.Flushed
-	(*FriendState)(nil),   // 16: friend.FriendState
-	(*Peer)(nil),          // 17: friend.Peer
-	(*FriendStateV1)(nil), // 18: friend.FriendStateV1
-	nil,                   // 19: friend.FriendState.PeersEntry
+	(*Where)(nil),         // 12: friend.Where
+	(*Stance)(nil),        // 13: friend.Stance
+	(*Heard)(nil),         // 14: friend.Heard
+	(*Near)(nil),          // 15: friend.Near
+	(*Here)(nil),          // 16: friend.Here
+	(*FriendState)(nil),   // 17: friend.FriendState
+	(*Peer)(nil),          // 18: friend.Peer
+	(*FriendStateV1)(nil), // 19: friend.FriendStateV1
+	nil,                   // 20: friend.FriendState.PeersEntry
 }
 var file_friend_friend_proto_depIdxs = []int32{
 	1,  // 0: friend.Entry.status:type_name -> friend.Status
 	2,  // 1: friend.Changed.entry:type_name -> friend.Entry
 	2,  // 2: friend.Entries.entries:type_name -> friend.Entry
-	12, // 3: friend.Heard.stance:type_name -> friend.Stance
-	12, // 4: friend.Flushed.stances:type_name -> friend.Stance
-	19, // 5: friend.FriendState.peers:type_name -> friend.FriendState.PeersEntry
-	17, // 6: friend.FriendState.PeersEntry.value:type_name -> friend.Peer
-	7,  // [7:7] is the sub-list for method output_type
-	7,  // [7:7] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	12, // 3: friend.Entries.where:type_name -> friend.Where
+	13, // 4: friend.Heard.stance:type_name -> friend.Stance
+	16, // 5: friend.Near.here:type_name -> friend.Here
+	20, // 6: friend.FriendState.peers:type_name -> friend.FriendState.PeersEntry
+	16, // 7: friend.FriendState.self:type_name -> friend.Here
+	16, // 8: friend.Peer.here:type_name -> friend.Here
+	18, // 9: friend.FriendState.PeersEntry.value:type_name -> friend.Peer
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_friend_friend_proto_init() }
@@ -1159,7 +1346,7 @@ func file_friend_friend_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_friend_friend_proto_rawDesc), len(file_friend_friend_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -28,8 +28,13 @@ const (
 // User is the state of a user's object.
 type User struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Logins        []*Login               `protobuf:"bytes,1,rep,name=logins,proto3" json:"logins,omitempty"` // the oldest first
-	Last          uint64                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`    // number of the newest login
+	Logins        []*Login               `protobuf:"bytes,1,rep,name=logins,proto3" json:"logins,omitempty"`  // the oldest first
+	Last          uint64                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`     // number of the newest login
+	Online        bool                   `protobuf:"varint,3,opt,name=online,proto3" json:"online,omitempty"` // as it was last told: zgame.user.v1.Presence has these
+	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	Presence      uint64                 `protobuf:"varint,5,opt,name=presence,proto3" json:"presence,omitempty"` // its number
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`
+	Told          uint64                 `protobuf:"varint,7,opt,name=told,proto3" json:"told,omitempty"` // the newest that all who are told have confirmed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -74,6 +79,41 @@ func (x *User) GetLogins() []*Login {
 func (x *User) GetLast() uint64 {
 	if x != nil {
 		return x.Last
+	}
+	return 0
+}
+
+func (x *User) GetOnline() bool {
+	if x != nil {
+		return x.Online
+	}
+	return false
+}
+
+func (x *User) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *User) GetPresence() uint64 {
+	if x != nil {
+		return x.Presence
+	}
+	return 0
+}
+
+func (x *User) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *User) GetTold() uint64 {
+	if x != nil {
+		return x.Told
 	}
 	return 0
 }
@@ -641,14 +681,56 @@ func (x *Sessions) GetSessions() []*Session {
 	return nil
 }
 
+// See asks whether the user is there; the answer is a Presence.
+type See struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *See) Reset() {
+	*x = See{}
+	mi := &file_zgame_user_v1_user_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *See) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*See) ProtoMessage() {}
+
+func (x *See) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_user_v1_user_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use See.ProtoReflect.Descriptor instead.
+func (*See) Descriptor() ([]byte, []int) {
+	return file_zgame_user_v1_user_proto_rawDescGZIP(), []int{10}
+}
+
 var File_zgame_user_v1_user_proto protoreflect.FileDescriptor
 
 const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\n" +
-	"\x18zgame/user/v1/user.proto\x12\rzgame.user.v1\x1a\x13zgame/options.proto\"H\n" +
+	"\x18zgame/user/v1/user.proto\x12\rzgame.user.v1\x1a\x13zgame/options.proto\"\xbf\x01\n" +
 	"\x04User\x12,\n" +
 	"\x06logins\x18\x01 \x03(\v2\x14.zgame.user.v1.LoginR\x06logins\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\x04R\x04last\"\xd6\x01\n" +
+	"\x04last\x18\x02 \x01(\x04R\x04last\x12\x16\n" +
+	"\x06online\x18\x03 \x01(\bR\x06online\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12\x1a\n" +
+	"\bpresence\x18\x05 \x01(\x04R\bpresence\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
+	"\x04told\x18\a \x01(\x04R\x04told\"\xd6\x01\n" +
 	"\x05Login\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.zgame.user.v1.SessionR\asession\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12$\n" +
@@ -688,7 +770,8 @@ const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\x03end\x18\x01 \x01(\v2\x12.zgame.user.v1.EndR\x03end:\x04\xe0\xe0\x18\x17\"\f\n" +
 	"\x04Look:\x04\xe0\xe0\x18\x18\"D\n" +
 	"\bSessions\x122\n" +
-	"\bsessions\x18\x01 \x03(\v2\x16.zgame.user.v1.SessionR\bsessions:\x04\xe0\xe0\x18\x19B\x1dZ\x1bzgame/zuser/internal/userpbb\x06proto3"
+	"\bsessions\x18\x01 \x03(\v2\x16.zgame.user.v1.SessionR\bsessions:\x04\xe0\xe0\x18\x19\"\v\n" +
+	"\x03See:\x04\xe0\xe0\x18\x1bB\x1dZ\x1bzgame/zuser/internal/userpbb\x06proto3"
 
 var (
 	file_zgame_user_v1_user_proto_rawDescOnce sync.Once
@@ -702,7 +785,7 @@ func file_zgame_user_v1_user_proto_rawDescGZIP() []byte {
 	return file_zgame_user_v1_user_proto_rawDescData
 }
 
-var file_zgame_user_v1_user_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_zgame_user_v1_user_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_zgame_user_v1_user_proto_goTypes = []any{
 	(*User)(nil),     // 0: zgame.user.v1.User
 	(*Login)(nil),    // 1: zgame.user.v1.Login
@@ -714,6 +797,7 @@ var file_zgame_user_v1_user_proto_goTypes = []any{
 	(*Kick)(nil),     // 7: zgame.user.v1.Kick
 	(*Look)(nil),     // 8: zgame.user.v1.Look
 	(*Sessions)(nil), // 9: zgame.user.v1.Sessions
+	(*See)(nil),      // 10: zgame.user.v1.See
 }
 var file_zgame_user_v1_user_proto_depIdxs = []int32{
 	1, // 0: zgame.user.v1.User.logins:type_name -> zgame.user.v1.Login
@@ -741,7 +825,7 @@ func file_zgame_user_v1_user_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_user_v1_user_proto_rawDesc), len(file_zgame_user_v1_user_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
