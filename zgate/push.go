@@ -245,7 +245,8 @@ func (s *Session) latestLocked(c *conn, e *encoded) bool {
 
 // latestFitsLocked reports whether so much more may wait for a client that is away: as much of a session as of what else it keeps.
 func (s *Session) latestFitsLocked(c *conn, more int) bool {
-	return weightOf(c.q.latest)+more <= s.g.cfg.KeepBytes && s.g.kept.Load()+int64(more) <= int64(s.g.cfg.MaxKeepBytes)
+	n := weightOf(c.q.latest) + more
+	return n <= s.g.cfg.KeepBytes && s.resume.log.Bytes()+n <= s.g.share(more)
 }
 
 func weightOf(latest []waiting) (n int) {

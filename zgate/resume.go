@@ -1,6 +1,7 @@
 package zgate
 
 import (
+	"math"
 	"time"
 
 	"zgame/zgate/internal/keep"
@@ -70,16 +71,23 @@ func (s *Session) outlivesLocked(c *conn) bool {
 	return s.resume != nil && s.resume.shown && s.state != stateEnded && c.q.closed.code.suspends() && !g.draining.Load() && s.ref.Gate == g.self.Ref()
 }
 
-// keepLocked makes what has just been added to the log count, and lets go what is too much. When half of MaxKeepBytes is used, nobody gets more than
-// a fair share of the other half, so that those who are far behind lose what is theirs before those who are not lose anything, and the
+// share is what a session may keep, with more, of all kinds together: while half of MaxKeepBytes is free, as much as it likes; from then
+// on a fair share of the other half. So those who are far behind lose what is theirs before those who are not lose anything, and the
 // whole stays below the limit all the same.
+func (g *Gate) share(more int) int {
+	half := int64(g.cfg.MaxKeepBytes) / 2
+	if g.kept.Load()+int64(more) <= half {
+		return math.MaxInt
+	}
+	return int(half / max(1, int64(g.Sessions())))
+}
+
+// keepLocked makes what has just been added to the log count, and lets go what is too much.
 func (s *Session) keepLocked(before int, now int64) {
 	g, log := s.g, &s.resume.log
-	all := g.kept.Add(int64(log.Bytes() - before))
+	g.kept.Add(int64(log.Bytes() - before))
 	lim := g.keep
-	if half := int64(g.cfg.MaxKeepBytes) / 2; all > half {
-		lim.Bytes = min(lim.Bytes, int(half/max(1, int64(g.Sessions()))))
-	}
+	lim.Bytes = min(lim.Bytes, max(0, g.share(0)-s.resume.latest))
 	at := log.Bytes()
 	dropped := log.Trim(&lim, now)
 	if at != log.Bytes() {
@@ -188,7 +196,7 @@ func (s *Session) parkLocked(c *conn) (suspended bool) {
 	s.state = stateSuspended
 	s.resume.until = g.now() + int64(s.resume.window)
 	n := weightOf(c.q.latest)
-	if n > g.cfg.KeepBytes || g.kept.Load()+int64(n) > int64(g.cfg.MaxKeepBytes) {
+	if n > g.cfg.KeepBytes || s.resume.log.Bytes()+n > g.share(n) {
 		for i := range c.q.latest { // then the client is told of those that are too much
 			s.keepPushLocked(&c.q.latest[i].e)
 		}
