@@ -2,6 +2,9 @@ package zmetrics
 
 import (
 	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -49,24 +52,40 @@ func (h Histogram) Observe(v float64) {
 	}
 }
 
+// valid makes the values of labels UTF-8, which they must be: a text that came from outside does not take the process.
+func valid(values []string) []string {
+	for i, s := range values {
+		if !utf8.ValidString(s) {
+			values = slices.Clone(values)
+			for j := range values[i:] {
+				values[i+j] = strings.ToValidUTF8(values[i+j], "\uFFFD")
+			}
+			break
+		}
+	}
+	return values
+}
+
 // CounterVec is a family of counters by label values. Resolve once with With, outside of hot paths.
 type CounterVec struct{ v *prometheus.CounterVec }
 
 // With returns the counter for the label values, in the order of the labels.
-func (v CounterVec) With(values ...string) Counter { return Counter{v.v.WithLabelValues(values...)} }
+func (v CounterVec) With(values ...string) Counter {
+	return Counter{v.v.WithLabelValues(valid(values)...)}
+}
 
 // GaugeVec is a family of gauges by label values. Resolve once with With, outside of hot paths.
 type GaugeVec struct{ v *prometheus.GaugeVec }
 
 // With returns the gauge for the label values, in the order of the labels.
-func (v GaugeVec) With(values ...string) Gauge { return Gauge{v.v.WithLabelValues(values...)} }
+func (v GaugeVec) With(values ...string) Gauge { return Gauge{v.v.WithLabelValues(valid(values)...)} }
 
 // HistogramVec is a family of histograms by label values.
 type HistogramVec struct{ v *prometheus.HistogramVec }
 
 // With returns the histogram for the label values, in the order of the labels.
 func (v HistogramVec) With(values ...string) Histogram {
-	return Histogram{v.v.WithLabelValues(values...)}
+	return Histogram{v.v.WithLabelValues(valid(values)...)}
 }
 
 // maker makes the metrics of one subsystem and registers them.

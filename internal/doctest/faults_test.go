@@ -17,6 +17,11 @@ func TestFaultsAreTested(t *testing.T) {
 	if len(names) == 0 {
 		t.Fatal("no test is named")
 	}
+	for _, n := range regexp.MustCompile("`([a-z/]+\\.test\\.(?:ts|mjs))`").FindAllStringSubmatch(string(doc), -1) {
+		if _, err := os.Stat(filepath.Join("../..", n[1])); err != nil {
+			t.Errorf("docs/faults.md: %v", err)
+		}
+	}
 	for _, n := range names {
 		files, err := filepath.Glob(filepath.Join("../..", n[1], "*.go"))
 		if err != nil {
