@@ -4,6 +4,7 @@ package main
 import (
 	"zgame/examples/chat"
 	"zgame/zcli"
+	"zgame/zcli/gen"
 )
 
-func main() { zcli.Main(chat.App(), zcli.Services()) }
+func main() { zcli.Main(chat.App(), zcli.Services(), gen.Command()) }

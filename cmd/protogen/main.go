@@ -8,25 +8,16 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
-	"github.com/bufbuild/protocompile"
-	"github.com/bufbuild/protocompile/protoutil"
-	"google.golang.org/protobuf/cmd/protoc-gen-go/internal_gengo"
-	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/pluginpb"
 
-	zgameproto "zgame/proto"
+	"zgame/internal/protobuild"
 )
 
 func main() {
@@ -46,7 +37,11 @@ func run(files, include []string, module, out, descriptors string, check bool) e
 	if len(files) == 0 {
 		return errors.New("no .proto file named; usage: protogen -I DIR FILE.proto")
 	}
-	req, err := compile(files, include, module)
+	compiled, err := protobuild.Compile(context.Background(), protobuild.Dirs(include), files...)
+	if err != nil {
+		return err
+	}
+	req, err := protobuild.Request(compiled, module)
 	if err != nil {
 		return err
 	}
@@ -59,76 +54,15 @@ func run(files, include []string, module, out, descriptors string, check bool) e
 			return err
 		}
 	}
-	plugin, err := protogen.Options{}.New(req)
+	written, err := protobuild.Go(req)
 	if err != nil {
 		return err
 	}
-	for _, f := range plugin.Files {
-		if f.Generate {
-			internal_gengo.GenerateFile(plugin, f)
-		}
+	if !check {
+		return protobuild.Write(out, written)
 	}
-	resp := plugin.Response()
-	if resp.Error != nil {
-		return fmt.Errorf("%s", resp.GetError())
-	}
-	for _, f := range resp.File {
-		path := filepath.Join(out, f.GetName())
-		if check {
-			have, err := os.ReadFile(path)
-			if err != nil || !bytes.Equal(have, []byte(f.GetContent())) {
-				return fmt.Errorf("%s is out of date with its .proto file: run `make proto` and commit the result", path)
-			}
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(f.GetContent()), 0o644); err != nil {
-			return err
-		}
+	if stale := protobuild.Stale(out, written); len(stale) > 0 {
+		return fmt.Errorf("%s: out of date with the .proto files: run `make proto` and commit the result", strings.Join(stale, ", "))
 	}
 	return nil
-}
-
-// compile parses files and what they import into the request that protoc would send to a plugin.
-func compile(files, include []string, module string) (*pluginpb.CodeGeneratorRequest, error) {
-	c := protocompile.Compiler{
-		Resolver: protocompile.WithStandardImports(protocompile.CompositeResolver{
-			&protocompile.SourceResolver{ImportPaths: include},
-			// zgame/options.proto is in the binary: a protocol outside of this module imports it without a copy.
-			&protocompile.SourceResolver{Accessor: func(path string) (io.ReadCloser, error) { return zgameproto.Files.Open(path) }},
-		}),
-		SourceInfoMode: protocompile.SourceInfoStandard,
-	}
-	compiled, err := c.Compile(context.Background(), files...)
-	if err != nil {
-		return nil, err
-	}
-	req := &pluginpb.CodeGeneratorRequest{
-		FileToGenerate: files,
-		Parameter:      new("paths=import,module=" + module),
-	}
-	seen := map[string]bool{}
-	var add func(fd protoreflect.FileDescriptor)
-	add = func(fd protoreflect.FileDescriptor) {
-		if seen[fd.Path()] {
-			return
-		}
-		seen[fd.Path()] = true
-		for i := range fd.Imports().Len() {
-			add(fd.Imports().Get(i).FileDescriptor)
-		}
-		req.ProtoFile = append(req.ProtoFile, protoutil.ProtoFromFileDescriptor(fd))
-	}
-	for _, fd := range compiled {
-		add(fd)
-	}
-	// Round trip through bytes: options such as (zgame.id) become unknown fields of this program, as they are for protoc-gen-go.
-	b, err := proto.Marshal(req)
-	if err != nil {
-		return nil, err
-	}
-	fresh := &pluginpb.CodeGeneratorRequest{}
-	return fresh, proto.Unmarshal(b, fresh)
 }
