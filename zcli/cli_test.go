@@ -48,6 +48,9 @@ func TestUse(t *testing.T) {
 		{"bad level", nil, []string{"dev", "--log", "loud"}, 1, []string{"debug, info, warn or error"}},
 		{"check prints every key", nil, []string{"run", "--check"}, 1, []string{"address: \"127.0.0.1:7000\"", "collection:", "lease: 10s", "gate.auth.kind is empty"}},
 		{"check reads the environment", []string{"ZGAME_GATE_ADDRESS=:7777", "ZGAME_GATE_INSECURE_PLAINTEXT=true", "ZGAME_GATE_AUTH_KIND=dev"}, []string{"run", "--check"}, 0, []string{"address: \":7777\""}},
+		{"check looks at files", []string{"ZGAME_GATE_AUTH_KIND=dev", "ZGAME_GATE_TLS_CERT=/no/cert", "ZGAME_GATE_TLS_KEY=" + broken}, []string{"run", "--check"}, 1, []string{
+			"files that the settings name have faults", "gate.tls.cert: open /no/cert", "gate.tls.key: " + broken + " is not PEM",
+		}},
 		{"all faults at once", []string{"ZGAME_ETCD_LEASE=1ms"}, []string{"run", "--check", "--config", broken}, 1, []string{
 			"did you mean gate.address?", "did you mean node?", "etcd.lease 1ms",
 		}},

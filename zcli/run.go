@@ -2,8 +2,10 @@ package zcli
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"time"
 
 	"zgame/internal/logging"
 	"zgame/znode"
@@ -17,7 +19,7 @@ func runCommand(app znode.App) Command {
 		Run: func(ctx context.Context, env Env, args []string) error {
 			flags := flag.NewFlagSet(env.Name+" run", flag.ContinueOnError)
 			config := flags.String("config", "", "settings file (YAML); every key also as environment variable, gate.address as "+znode.EnvPrefix+"_GATE_ADDRESS")
-			check := flags.Bool("check", false, "check the settings, print them all, and do not run")
+			check := flags.Bool("check", false, "check the settings and the files that they name, print them all, and do not run")
 			if err := Parse(flags, env, args); err != nil {
 				return err
 			}
@@ -28,6 +30,9 @@ func runCommand(app znode.App) Command {
 			if *check {
 				fmt.Fprint(env.Stdout, s.Text())
 				_, err := znode.New(znode.Config{Settings: s, App: app})
+				if files := s.CheckFiles(time.Now()); files != nil {
+					err = errors.Join(err, fmt.Errorf("files that the settings name have faults:\n%w", files))
+				}
 				return err
 			}
 			log, err := logging.New(env.Stderr, s.Log.Level, s.Log.Format)

@@ -30,15 +30,28 @@ type Backends struct {
 // errKeptInNATS is all there is to say of the store kv while NATS fails the start.
 var errKeptInNATS = errors.New("it is kept in NATS, see there")
 
+// slowServer is how long a server is waited for in silence; a start that waits longer says for whom.
+const slowServer = 1500 * time.Millisecond
+
 // connect opens what b lacks by the settings, all at the same time, so that one start names every server that is not
 // there. On an error it has closed what it opened.
 func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg zmetrics.Registerer, log *slog.Logger) (Backends, error) {
 	var wg sync.WaitGroup
 	errs := make([]error, 3)
 	opened := Backends{}
+	// waits says whom the start waits for, until what it returns is called.
+	waits := func(part, address string) (stop func() bool) {
+		return time.AfterFunc(slowServer, func() {
+			log.Warn("a server is not there yet: the start waits for it", "server", part, "address", address, "timeout", s.Start.Timeout.String())
+		}).Stop
+	}
+	kept := b.Store == nil && s.Store.Driver == "kv" // in NATS, which it waits for
 	open := func(i int, part, address, without string, f func() error) {
 		// Owned by this call, which waits for it; ends with f, which ctx bounds.
 		wg.Go(func() {
+			if i != 2 || !kept {
+				defer waits(part, address)()
+			}
 			err := f()
 			_, refused := errors.AsType[*natsbus.RefusedError](err)
 			_, access := errors.AsType[*accessError](err)
@@ -99,6 +112,7 @@ func connect(ctx context.Context, s *Settings, b Backends, old *predecessor, reg
 				if natsErr != nil {
 					return errKeptInNATS
 				}
+				defer waits("the store (kv)", address)()
 			}
 			store, err := openStore(s, reg, log)
 			if err != nil {

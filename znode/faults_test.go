@@ -172,6 +172,61 @@ func TestStartWithoutServers(t *testing.T) {
 	}
 }
 
+// Long before a start gives up, the log says whom it waits for, once each, without the password.
+func TestMissingServersAreNamedEarly(t *testing.T) {
+	t.Parallel()
+	nats, etcd := freePort(t), freePort(t)
+	s := znode.DefaultSettings()
+	s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = "nats://user:secret@"+nats, []string{"http://" + etcd}, "kv"
+	s.Gate.Enabled, s.Admin.Address, s.Start.Timeout = false, "", patience
+	log := &logLines{seen: make(chan string, 100)}
+	n, err := znode.New(znode.Config{Settings: s, App: znode.App{}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- n.Start(ctx) }() // ends below
+	named := map[string]bool{}
+	for len(named) < 2 {
+		select {
+		case line := <-log.seen:
+			if strings.Contains(line, "secret") {
+				t.Error("the log has the password")
+			}
+			if !strings.Contains(line, "a server is not there yet") {
+				continue
+			}
+			for _, server := range []string{"server=NATS address=nats://user:xxxxx@" + nats, "server=etcd address=http://" + etcd} {
+				if strings.Contains(line, server) {
+					named[server] = true
+				}
+			}
+			if strings.Contains(line, "kv") {
+				t.Error("the store is in NATS")
+			}
+		case err := <-ended:
+			t.Fatalf("the start has ended, and named %v: %v", named, err)
+		}
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("started")
+	}
+}
+
+// logLines hands on what is logged, a line at a time.
+type logLines struct{ seen chan string }
+
+func (l *logLines) Write(p []byte) (int, error) {
+	select {
+	case l.seen <- string(p):
+	default:
+	}
+	return len(p), nil
+}
+
 // X10: a node whose actors are still being set up is asked from the moment on that it has a name: by address, by id, and by a client. It
 // answers, or says that it is not there yet; nothing panics, and when it is ready the id has a route.
 func TestAskedFromTheFirstMoment(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"zgame/internal/settings"
 	"zgame/zdiscovery"
 	"zgame/zmetrics"
 	"zgame/zmsg"
@@ -78,7 +79,11 @@ func (s *RouterSettings) hosted(kinds []zrouter.AnyKind, own zrouter.AnyKind) ([
 	kinds, names = append(slices.Clone(kinds), own), append(names, zuser.Name)
 	known := func(key, name string) {
 		if !slices.Contains(names, name) {
-			faults = append(faults, fmt.Errorf("logic.router.%s: the program has no kind %q; expected one of [%s]", key, name, strings.Join(names, " ")))
+			near := ""
+			if best, ok := settings.Nearest(name, names); ok {
+				near = fmt.Sprintf(", did you mean %s?", best)
+			}
+			faults = append(faults, fmt.Errorf("logic.router.%s: the program has no kind %q%s; expected one of [%s]", key, name, near, strings.Join(names, " ")))
 		}
 	}
 	all := slices.Contains(s.Hosts, "*")

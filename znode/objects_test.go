@@ -243,7 +243,7 @@ func TestObjectSettings(t *testing.T) {
 				s.Hosts = []string{"shelf", "shelv"}
 				s.Kinds = map[string]zrouter.Settings{"room": {SaveDelay: time.Second}}
 			},
-			[]string{`logic.router.hosts: the program has no kind "shelv"`, `logic.router.kinds: the program has no kind "room"`, "[shelf zuser]"},
+			[]string{`logic.router.hosts: the program has no kind "shelv", did you mean shelf?`, `logic.router.kinds: the program has no kind "room"`, "[shelf zuser]"},
 		},
 		"what is of the node": {
 			func(s *znode.RouterSettings) { s.Kinds = map[string]zrouter.Settings{"shelf": {MaxHops: 5}} },
