@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"znode":               {"*"},
 	"zcli":                {"zmsg", "zdiscovery", "zactor", "znode", "internal/doctor", "internal/embedded", "internal/filelock", "internal/logging", "internal/settings"},
 	"ztest":               {"*"},
+	"zbots":               {"zmsg", "zclient", "zcli"},
 	"cmd":                 {"*"},
 	"examples":            {"*"},
 	"internal/embedded":   {"internal/freeport"},
