@@ -125,6 +125,11 @@ func LoopbackHost(addr string) bool {
 	if err != nil {
 		return false
 	}
+	return Loopback(host)
+}
+
+// Loopback reports whether host, a name or an address without a port, is this machine alone. An IPv6 zone makes no difference.
+func Loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }

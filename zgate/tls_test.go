@@ -121,6 +121,7 @@ func TestPlaintextIsRefused(t *testing.T) {
 		"TLS without a certificate": {Config{Addr: ":7000", TLS: &tls.Config{}}, false},
 		"loopback":                  {Config{Addr: "127.8.8.8:7000"}, true},
 		"loopback, IPv6":            {Config{Addr: "[::1]:0"}, true},
+		"loopback, with a zone":     {Config{Addr: "[::1%lo]:0"}, true},
 		"localhost":                 {Config{Addr: "localhost:7000"}, true},
 		"a socket for this machine": {Config{Listener: here}, true},
 		"in memory":                 {Config{Listener: &pipeListener{}}, true},
@@ -153,4 +154,17 @@ func TestPlaintextAtTLS(t *testing.T) {
 		return r.counter("refused_total", "tls")+r.counter("refused_total", "lost") == 3
 	})
 	r.login("ann").echo("x")
+}
+
+// Which hosts are this machine alone, whatever the setting that asks.
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]bool{
+		"localhost": true, "LOCALHOST": true, "127.0.0.1": true, "127.255.0.9": true, "::1": true, "::1%lo": true, "::ffff:127.0.0.1": true,
+		"": false, "localhost.example": false, "10.0.0.1": false, "::": false, "0.0.0.0": false, "fe80::1%eth0": false, "[::1]": false,
+	} {
+		if got := Loopback(host); got != want {
+			t.Errorf("%q: %v", host, got)
+		}
+	}
 }

@@ -126,6 +126,9 @@ func TestObjects(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d", path, status, body, want)
 		}
 	}
+	if _, body, _ := get(t, base+"/objects/7/0/nobody"); !strings.Contains(body, "the first request to it makes it") {
+		t.Errorf("the advice for what is not there yet, on a node that does not host the kind: %q", body)
+	}
 	_, metrics, _ := get(t, "http://"+host.AdminAddr()+"/metrics")
 	if !strings.Contains(metrics, `zgame_router_residents{kind="shelf"} 1`) {
 		t.Error("the object in memory is not counted")

@@ -14,8 +14,21 @@ type counts struct {
 
 	forwards [5]zmetrics.Counter // by hops; those of 4 and more are one
 
-	limit lograte.Limiter // of warnings that clients, or a store that is away, could cause without bound
+	limits [rares]lograte.Limiter // of lines that clients, or a store that is away, could cause without bound
 }
+
+// rare is what a line tells of that is written now and then: each has a limit of its own, so that none hides another.
+type rare uint8
+
+const (
+	rareOneWay rare = iota // a one-way message was not handled
+	rareStore              // the store does not do what was asked
+	rarePanic              // or panicked
+	rareCreate             // an object cannot be created
+	rareLoad               // or not be loaded
+	rareSchema             // its state is of a newer version of the program
+	rares
+)
 
 // kindCounts are those of one kind, resolved once.
 type kindCounts struct {
@@ -77,6 +90,6 @@ func (s *ManagerSet) countsOf(o *object) *kindCounts {
 }
 
 // seldom reports whether something may be logged that happens as often as somebody else wants, and how much was not since.
-func (c *counts) seldom() (suppressed uint64, ok bool) {
-	return c.limit.Allow(time.Now())
+func (c *counts) seldom(r rare) (suppressed uint64, ok bool) {
+	return c.limits[r].Allow(time.Now())
 }

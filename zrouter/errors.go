@@ -59,6 +59,8 @@ type RouteError struct {
 	Outcome    zmsg.Outcome  // whether the request ran
 	RetryAfter time.Duration // not worth trying again sooner; 0: not said
 	Cause      error
+
+	onDemand bool // a request makes such objects
 }
 
 // Error says what was asked of whom, what went wrong, whether it ran, and what to do.
@@ -126,6 +128,9 @@ func (e *RouteError) advice() string {
 	code := zmsg.CodeOf(e.Cause)
 	switch code { //nolint:exhaustive // the others have nothing to say beyond their outcome
 	case zmsg.CodeNotFound:
+		if e.onDemand {
+			return "the first request to it makes it"
+		}
 		return "create it, or give its kind a Create"
 	case zmsg.CodeNoNode:
 		return "start a node that hosts the kind"

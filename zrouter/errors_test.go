@@ -98,6 +98,14 @@ func TestRouteError(t *testing.T) {
 			RouteError{Key: key, Outcome: zmsg.Unknown, Cause: fmt.Errorf("saving: %w", zstore.ErrUnknown)},
 			"zrouter: object 2/0/ann: saving: zstore: outcome unknown (unknown; try again if it may run twice, or with Once)",
 		},
+		{
+			RouteError{Key: key, Outcome: zmsg.NotExecuted, Cause: ErrNotFound},
+			"zrouter: object 2/0/ann: not_found: the object does not exist (not_executed; create it, or give its kind a Create)",
+		},
+		{
+			RouteError{Key: key, Outcome: zmsg.NotExecuted, Cause: ErrNotFound, onDemand: true},
+			"zrouter: object 2/0/ann: not_found: the object does not exist (not_executed; the first request to it makes it)",
+		},
 		{RouteError{Key: key, Outcome: zmsg.Unknown}, "zrouter: object 2/0/ann: no cause is known (unknown)"},
 	} {
 		if got := c.err.Error(); got != c.want {

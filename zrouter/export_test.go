@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"zgame/zdiscovery"
+	"zgame/zmsg"
+	"zgame/zstore"
 )
 
 // RaceEnabled says that the race detector is on.
@@ -41,4 +43,10 @@ func OwnersText(o *Owners, now time.Time) string {
 	}
 	slices.Sort(ids)
 	return strings.Join(ids, " ")
+}
+
+// WarnOfOthers has the set log what it logs seldom, but for states that are too new.
+func WarnOfOthers(s *ManagerSet) {
+	s.storeFailed(&object{key: zmsg.Key{Type: 7, ID: "other"}}, zstore.OpRead, zstore.ErrUnavailable)
+	s.lostOneWay(&call{})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -289,6 +290,21 @@ func TestTwoVersionsOfAState(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, _ := w.record("x")
+	// Other warnings do not hide it.
+	told := &lockedBuffer{}
+	w.log = slog.New(slog.NewTextHandler(told, nil))
+	third := w.start("third", zrouter.Settings{}, logs())
+	mt, err := zrouter.ManagerOf[*testpb.Log](third.set, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zrouter.WarnOfOthers(third.set)
+	if _, err := mt.MutableObject(t.Context(), key("x")); !errors.Is(err, zrouter.ErrSchema) {
+		t.Errorf("a third node, of the old version: %v", err)
+	}
+	if log := told.String(); !strings.Contains(log, "does not do what was asked") || !strings.Contains(log, "a newer version of the program wrote its state") || !strings.Contains(log, "kind=") {
+		t.Errorf("logged: %s", log)
+	}
 	_, err = m.MutableObject(t.Context(), key("x"))
 	if !errors.Is(err, zrouter.ErrSchema) || zmsg.OutcomeOf(err) != zmsg.NotExecuted || !strings.Contains(err.Error(), "version 2") {
 		t.Errorf("the old version: %v", err)

@@ -124,7 +124,7 @@ func (s *ManagerSet) await(ctx context.Context, k zmsg.Key, want order) (Route, 
 	select {
 	case e := <-end:
 		if e.err != nil {
-			return e.route, &RouteError{Key: k, Route: e.route, Outcome: zmsg.OutcomeOf(e.err), Cause: e.err}
+			return e.route, &RouteError{Key: k, Route: e.route, Outcome: zmsg.OutcomeOf(e.err), Cause: e.err, onDemand: s.onDemand(k.Type)}
 		}
 		return e.route, nil
 	case <-ctx.Done():

@@ -81,6 +81,25 @@ func (i *ownedID) over(now time.Time) bool { return !i.until.IsZero() && !now.Be
 
 func (s *ManagerSet) known(typ uint32) bool { return s.owned().typs[typ] }
 
+// onDemand reports whether a request makes objects of the type, where a node hosts it.
+func (s *ManagerSet) onDemand(typ uint32) bool {
+	if k := s.kinds[typ]; k != nil {
+		return k.onDemand
+	}
+	snap := s.members.Nodes()
+	if snap == nil {
+		return false
+	}
+	for i := range snap.Nodes {
+		for _, k := range snap.Nodes[i].Kinds {
+			if k.Type == typ {
+				return k.OnDemand
+			}
+		}
+	}
+	return false
+}
+
 // Owns reports whether messages of the id are for objects: those of a kind that a node hosts, or has hosted up to a minute ago.
 func (s *ManagerSet) Owns(id uint32) bool {
 	i, ok := s.owned().ids[id]

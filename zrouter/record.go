@@ -39,6 +39,7 @@ func (t *turn) read(o *object) {
 					o.rec = &rec
 					if ev.Found && o.kind != nil && rec.Schema > o.kind.version {
 						o.why = tooNew(rec.Schema, o.kind.version)
+						s.tooNew(o, o.why)
 					}
 				}
 			}

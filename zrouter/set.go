@@ -484,21 +484,28 @@ func (s *ManagerSet) lostOneWay(c *call) {
 	if code := c.reply.Code; c.req.Shy && (code == zmsg.CodeNotInServer || code == zmsg.CodeNotFound) {
 		return
 	}
-	if n, ok := s.counts.seldom(); ok {
+	if n, ok := s.counts.seldom(rareOneWay); ok {
 		s.log.Warn("a one-way message for an object was not handled", "suppressed", n, "key", c.key.String(), "code", c.reply.Code.String(), "why", c.reply.Text)
 	}
 }
 
 func (s *ManagerSet) storeFailed(o *object, op zstore.Op, err error) {
-	if n, ok := s.counts.seldom(); ok {
+	if n, ok := s.counts.seldom(rareStore); ok {
 		s.log.Warn("the store of objects does not do what was asked", "suppressed", n, "op", op.String(), "key", o.key.String(), "err", err)
 	}
 }
 
 // storePanicked logs, at a bounded rate, where a store panicked; that what was asked of it failed is told by itself.
 func (s *ManagerSet) storePanicked(op zstore.Op, v any, stack []byte) {
-	if n, ok := s.counts.seldom(); ok {
+	if n, ok := s.counts.seldom(rarePanic); ok {
 		s.log.Error("the store of objects panicked", "suppressed", n, "op", op.String(), "panic", v, "stack", string(stack))
+	}
+}
+
+// tooNew logs, at a bounded rate, that an object is not served here, since a newer version of the program wrote its state.
+func (s *ManagerSet) tooNew(o *object, err error) {
+	if n, ok := s.counts.seldom(rareSchema); ok {
+		s.log.Warn("an object is not served here: a newer version of the program wrote its state", "suppressed", n, "key", o.key.String(), "kind", o.name(), "err", err)
 	}
 }
 
@@ -507,7 +514,7 @@ func (s *ManagerSet) notCreated(o *object, err error) {
 	if c := zmsg.CodeOf(err); c >= zmsg.CodeApplication {
 		return
 	}
-	if n, ok := s.counts.seldom(); ok {
+	if n, ok := s.counts.seldom(rareCreate); ok {
 		s.log.Error("the object cannot be created", "suppressed", n, "key", o.key.String(), "kind", o.name(), "err", err)
 	}
 }

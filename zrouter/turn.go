@@ -434,7 +434,7 @@ func (t *turn) load(o *object) {
 				err = zmsg.ErrStopped
 			}
 			if err != nil {
-				if n, ok := s.counts.seldom(); ok {
+				if n, ok := s.counts.seldom(rareLoad); ok {
 					o.log().Error("the object cannot be loaded", "kind", o.name(), "err", err, "suppressed", n)
 				}
 				o.kind.counts.unloaded.Inc()

@@ -154,7 +154,7 @@ func (c Config) Validate() error {
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 			fault("JWKSURL is no URL: expected https://host/path") // it may hold a password
-		case u.Scheme == "http" && !c.InsecureJWKS && !loopback(u.Hostname()):
+		case u.Scheme == "http" && !c.InsecureJWKS && !zgate.Loopback(u.Hostname()):
 			fault("JWKSURL is http at %s: expected https, or InsecureJWKS: whoever stands between decides who logs in", u.Hostname())
 		case hmac:
 			fault("JWKSURL with %s: expected a public-key algorithm, a shared secret does not belong on a web server", HS256)

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"zgame/internal/lograte"
+	"zgame/zgate"
 )
 
 // keyring has the keys of a source and loads them anew.
@@ -191,14 +190,9 @@ func (c Config) checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) >= 5:
 		return errors.New("too many redirects")
-	case r.URL.Scheme == "https" || c.InsecureJWKS || via[0].URL.Scheme == "http" && loopback(r.URL.Hostname()):
+	case r.URL.Scheme == "https" || c.InsecureJWKS || via[0].URL.Scheme == "http" && zgate.Loopback(r.URL.Hostname()):
 		return nil
 	default:
 		return errors.New("redirect away from https")
 	}
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
