@@ -61,16 +61,16 @@ proto-check: ## fail when generated Go differs from the .proto files
 	$(PROTO_GO) -check -I proto,test/chaos/proto chaos/chaos.proto
 
 web: ts-install ## rebuild generated TypeScript and the page bundles from their sources
-	cd clients/ts && node scripts/gen.mjs && node scripts/bundle.mjs ../../examples/chat/web/app.ts ../../examples/chat/web/dist/
+	cd clients/ts && node scripts/gen.mjs && node scripts/bundle.mjs ../../examples/web/app.ts ../../examples/web/dist/
 
 web-check: ts-install ## TypeScript: type check, tests, and committed bundles equal to their sources
 	cd clients/ts && node scripts/gen.mjs --check && npm run --silent typecheck && npm test --silent
-	cd clients/ts && node scripts/bundle.mjs ../../examples/chat/web/app.ts ../../examples/chat/web/dist/ --check
+	cd clients/ts && node scripts/bundle.mjs ../../examples/web/app.ts ../../examples/web/dist/ --check
 
 ts-install:
 	cd clients/ts && npm ci --no-audit --no-fund --silent
 
-browser-test: build ## two tabs on two nodes in headless Chromium (Debian's package; CHROMIUM=path for another)
+browser-test: build ## tabs at nodes that are drained and killed, in headless Chromium (Debian's package; CHROMIUM=path for another)
 	cd test/browser && npm ci --no-audit --no-fund --silent
 	cd test/browser && GAMESERVER=../../$(BIN)/gameserver npm test --silent
 

@@ -2,9 +2,9 @@
 package main
 
 import (
-	"zgame/examples/chat"
+	"zgame/examples"
 	"zgame/zcli"
 	"zgame/zcli/gen"
 )
 
-func main() { zcli.Main(chat.App(), zcli.Services(), gen.Command()) }
+func main() { zcli.Main(examples.App(), zcli.Services(), gen.Command()) }

@@ -1,17 +1,12 @@
 package chat
 
 import (
-	"embed"
-	"io/fs"
-
 	"zgame/examples/chat/chatpb"
+	"zgame/examples/web"
 	"zgame/zactor"
 	"zgame/znode"
 	"zgame/zrouter"
 )
-
-//go:embed web/dist
-var dist embed.FS
 
 // Options are what a program decides about its chat. The zero Options are good.
 type Options struct {
@@ -58,13 +53,9 @@ func App() znode.App { return With(Options{}) }
 func With(o Options) znode.App {
 	o = o.withDefaults()
 	whisperer := func() zactor.Actor { return &whispers{Options: o, paces: map[string]*chatpb.Pace{}} }
-	page, err := fs.Sub(dist, "web/dist")
-	if err != nil {
-		panic(err) // the directory is compiled in
-	}
 	return znode.App{
 		Name:    "zgame chat",
-		Page:    page,
+		Page:    web.Page(),
 		Objects: func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{Rooms(o)} },
 		Setup: func(n *znode.Node) error {
 			_, err := n.Spawn("whispers", whisperer)

@@ -1,6 +1,7 @@
 package friend
 
 import (
+	"zgame/examples/web"
 	"zgame/znode"
 	"zgame/zrouter"
 )
@@ -11,5 +12,6 @@ func App() znode.App {
 		Name:     "zgame friend",
 		Objects:  func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{Lists()} },
 		Presence: []uint32{Type},
+		Page:     web.Page(),
 	}
 }

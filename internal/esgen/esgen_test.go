@@ -50,7 +50,7 @@ func TestAsProtocGenES(t *testing.T) {
 	}{
 		{[]string{"testdata", root + "/proto"}, "testdata/want", ours, []string{"demo/all.proto", "demo/other.proto", "demo/more.proto", "demo/names.proto", "demo/opts.proto"}},
 		{[]string{root + "/proto"}, root + "/clients/ts/gen", nil, []string{"zgame/options.proto", "zgame/v1/wire.proto"}},
-		{[]string{root + "/proto", root + "/examples/chat/proto"}, root + "/examples/chat/web/gen", ours, []string{"chat/chat.proto"}},
+		{[]string{root + "/proto", root + "/examples/chat/proto"}, root + "/examples/web/gen", ours, []string{"chat/chat.proto"}},
 	} {
 		for _, fd := range compile(t, c.dirs, c.files...) {
 			got, err := Generate(fd, Options{Header: header, Rewrite: c.rewrite})

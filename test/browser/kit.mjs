@@ -153,6 +153,67 @@ export async function startDev(t, nodes) {
   };
 }
 
+/** The embedded servers in one process, and nodes in others, each with a gate, a page and an admin port. */
+export class Cluster {
+  nodes = {};
+
+  constructor(t, ids, env = {}) {
+    this.t = t;
+    this.ids = ids;
+    this.env = env;
+  }
+
+  async start() {
+    this.services = new Program(this.t, "services", ["services", "--nats-port", "0", "--etcd-port", "0", "--data", tempDir()]);
+    const [nats] = await this.services.find("url: (\\S+)");
+    const [etcd] = await this.services.find("endpoints: \\[(\\S+)\\]");
+    for (const id of this.ids) this.nodes[id] = { gate: await freePort(), page: await freePort(), admin: await freePort() };
+    const origins = Object.values(this.nodes).flatMap((n) => [`http://localhost:${n.page}`, `http://127.0.0.1:${n.page}`]).join(",");
+    this.common = {
+      ZGAME_GATE_AUTH_KIND: "dev", ZGAME_GATE_ORIGINS: origins, ZGAME_NATS_URL: nats, ZGAME_ETCD_ENDPOINTS: etcd,
+      ZGAME_ETCD_LEASE: "3s", ZGAME_STORE_DRIVER: "kv", ZGAME_DRAIN_DELAY: "50ms", ...this.env,
+    };
+    await Promise.all(this.ids.map((id) => this.startNode(id)));
+  }
+
+  /** Starts a node, or starts it again. */
+  async startNode(id) {
+    const n = this.nodes[id];
+    n.program = new Program(this.t, `node ${id}`, ["run"], {
+      ...this.common, ZGAME_NODE_ID: id, ZGAME_GATE_ADDRESS: `127.0.0.1:${n.gate}`, ZGAME_PAGE_ADDRESS: `127.0.0.1:${n.page}`,
+      ZGAME_ADMIN_ADDRESS: `127.0.0.1:${n.admin}`,
+    });
+    await n.program.find("node is ready");
+  }
+
+  page(id) {
+    return `http://localhost:${this.nodes[id].page}`;
+  }
+
+  /** Where an object lives: the id of a node. */
+  async owner(type, id) {
+    const some = Object.values(this.nodes).find((n) => !n.program.end);
+    const response = await fetch(`http://127.0.0.1:${some.admin}/objects/${type}/0/${id}`);
+    return (await response.json()).owner;
+  }
+
+  /** Moves an object. */
+  async move(type, id, to) {
+    await until(`${type}/${id} is on ${to}`, async () => {
+      const at = await this.owner(type, id);
+      if (at === to) return true;
+      await fetch(`http://127.0.0.1:${this.nodes[at].admin}/objects/${type}/0/${id}/move?to=${to}`, { method: "POST" });
+      return false;
+    });
+  }
+
+  /** Ends what runs, cleanly. */
+  async stop() {
+    for (const n of Object.values(this.nodes)) if (!n.program.end) await n.program.interrupt();
+    await this.services.interrupt();
+  }
+}
+
 /** Starts the browser, which must be there: a test without it proves nothing, so it does not skip. */
 export async function startBrowser(t) {
   if (!existsSync(browserPath)) {
@@ -241,7 +302,21 @@ export class Tab {
 
   /** Waits until the room that is shown is joined, and returns the node it is on. */
   async inRoom() {
-    return await until(`${this.name} is in the room`, async () => /\(room on (.+)\)/.exec(await this.text("room-node"))?.[1]);
+    return await until(`${this.name} is in the room`, async () => /^room \S+ on ([^,]+),/.exec(await this.text("dev"))?.[1]);
+  }
+
+  /** Opens what is whispered with somebody. */
+  async talkTo(person) {
+    await this.at("persons").locator(`[data-person="${person}"] [data-testid=person]`).click();
+    await untilEqual(`${this.name} looks at ${person}`, () => this.text("title"), person);
+  }
+
+  /** What the list on the left says of somebody. */
+  async person(name) {
+    return await this.page.evaluate((who) => {
+      const li = document.querySelector(`[data-person="${who}"]`);
+      return li ? { status: li.dataset.status, online: li.dataset.online } : { status: "none", online: "false" };
+    }, name);
   }
 
   async leave() {
@@ -250,6 +325,12 @@ export class Tab {
 
   async shoot(name) {
     await this.page.screenshot({ path: join(shots, `${name}.png`) });
+  }
+
+  /** Writes a line, and waits for nothing. */
+  async write(text) {
+    await this.at("text").fill(text);
+    await this.at("text").press("Enter");
   }
 
   /** Writes a line and waits until it is in the list. */

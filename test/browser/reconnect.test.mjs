@@ -1,26 +1,13 @@
 // Kill -9 of a node: those at the other node go on, those who were at it come back.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { freePort, Program, startBrowser, Tab, tempDir, until, untilEqual } from "./kit.mjs";
+import { Cluster, startBrowser, Tab, until, untilEqual } from "./kit.mjs";
 
 test("a node is killed and started again", { timeout: 180_000 }, async (t) => {
-  const services = new Program(t, "services", ["services", "--nats-port", "0", "--etcd-port", "0", "--data", tempDir()]);
-  const [nats] = await services.find("url: (\\S+)");
-  const [etcd] = await services.find("endpoints: \\[(\\S+)\\]");
-  const nodes = {};
-  for (const id of ["a", "b"]) nodes[id] = { gate: await freePort(), page: await freePort() };
-  const origins = Object.values(nodes).flatMap((n) => [`http://localhost:${n.page}`, `http://127.0.0.1:${n.page}`]).join(",");
-  const start = async (id) => {
-    const n = nodes[id];
-    n.program = new Program(t, `node ${id}`, ["run"], {
-      ZGAME_NODE_ID: id, ZGAME_GATE_AUTH_KIND: "dev", ZGAME_GATE_ADDRESS: `127.0.0.1:${n.gate}`, ZGAME_PAGE_ADDRESS: `127.0.0.1:${n.page}`,
-      ZGAME_ADMIN_ADDRESS: "127.0.0.1:0", ZGAME_GATE_ORIGINS: origins, ZGAME_NATS_URL: nats, ZGAME_ETCD_ENDPOINTS: etcd,
-      ZGAME_ETCD_LEASE: "3s", ZGAME_STORE_DRIVER: "kv", ZGAME_DRAIN_DELAY: "50ms",
-    });
-    await n.program.find("node is ready");
-  };
-  const [browser] = await Promise.all([startBrowser(t), start("a"), start("b")]);
-  const [ann, bob] = await Promise.all(["a", "b"].map((id) => Tab.open(t, browser, `http://localhost:${nodes[id].page}`)));
+  const cluster = new Cluster(t, ["a", "b"]);
+  const [browser] = await Promise.all([startBrowser(t), cluster.start()]);
+  const { nodes } = cluster;
+  const [ann, bob] = await Promise.all(["a", "b"].map((id) => Tab.open(t, browser, cluster.page(id))));
   await Promise.all([ann.enter("ann", "hall"), bob.enter("bob", "hall")]);
 
   // A room on each node: one that stays where it is, one that dies with its node.
@@ -68,7 +55,7 @@ test("a node is killed and started again", { timeout: 180_000 }, async (t) => {
   }
   assert.notEqual(await bob.phase(), "online");
 
-  await start("b");
+  await cluster.startNode("b");
   await untilEqual("bob is connected again", () => bob.phase(), "online");
   assert.equal(await bob.text("node"), "b");
   for (const room of [near, far]) {
@@ -90,8 +77,7 @@ test("a node is killed and started again", { timeout: 180_000 }, async (t) => {
   const noise = new RegExp(`^error: WebSocket connection to 'ws://localhost:${nodes.b.gate}/ws' failed: `);
   assert.deepEqual(bob.complaints.filter((c) => !noise.test(c)), [], "what bob's browser complained of");
 
-  await Promise.all([nodes.a.program.interrupt(), nodes.b.program.interrupt()]);
-  await services.interrupt();
+  await cluster.stop();
 });
 
 /** Finds a room that lives on the node, and is in it afterwards; leaves those that do not. */

@@ -32,7 +32,8 @@ const targets = out ? [{ out: resolve(out), include: resolve(include), files, pa
     out: "internal/esgen/testdata/want", include: "proto,internal/esgen/testdata", parameter: fromPackage,
     files: ["demo/all.proto", "demo/other.proto", "demo/more.proto", "demo/names.proto", "demo/opts.proto"],
   },
-  { out: "examples/chat/web/gen", include: "proto,examples/chat/proto", files: ["chat/chat.proto"], parameter: fromPackage },
+  { out: "examples/web/gen", include: "proto,examples/chat/proto", files: ["chat/chat.proto"], parameter: fromPackage },
+  { out: "examples/web/gen", include: "proto,examples/friend/proto", files: ["friend/friend.proto"], parameter: fromPackage },
 ];
 
 const check = process.argv.includes("--check");
