@@ -152,7 +152,7 @@ func (c *cell) deliver(m *zmsg.Message, p patience) error {
 	if m.Value != nil {
 		it.value = m.Value
 	}
-	if m.ID == zmsg.SessionClosedID && !m.Client {
+	if (m.ID == zmsg.SessionClosedID || m.ID == zmsg.SessionMovedID) && !m.Client {
 		return c.pushControl(&it) // an actor that missed it would keep the player for ever
 	}
 	if m.ID == zmsg.FenceID && !m.Client {

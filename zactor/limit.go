@@ -19,7 +19,7 @@ func Limit(rate float64, burst int) Middleware {
 		panic("zactor: Limit wants a rate above 0 and a burst of at least 1")
 	}
 	return func(h HandlerInfo, next Func) Func {
-		if h.ID == zmsg.SessionClosedID {
+		if h.ID == zmsg.SessionClosedID || h.ID == zmsg.SessionMovedID {
 			return next
 		}
 		b := &bucket{tokens: float64(burst)}

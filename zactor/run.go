@@ -220,7 +220,13 @@ func (c *cell) message(x *Context, it *item) {
 			it.id, _ = zmsg.IDOf(x.protoValue())
 			h = find(c.handlers, it.id)
 		}
-		if h == nil {
+		switch {
+		case h != nil:
+		case it.id == zmsg.SessionMovedID: // who sends by old names, or goes by ids, need not know
+			it.msg.Release()
+			it.msg = nil
+			return
+		default:
 			c.drop(it, deadNoHandler, zmsg.ErrNoRoute)
 			return
 		}

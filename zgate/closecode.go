@@ -31,6 +31,7 @@ type CloseCode uint16
 //	3503  kicked            Kick without a code of its own
 //	3504  replaced          the user logged in elsewhere
 //	3505  refused           the user is logged in elsewhere, and may have no more sessions
+//	3506  moved             the client goes on with the session at another gate
 const (
 	CloseWebsocket    CloseCode = 1002
 	CloseBadUTF8      CloseCode = 1007
@@ -50,6 +51,7 @@ const (
 	CloseKicked       CloseCode = 3503
 	CloseReplaced     CloseCode = 3504
 	CloseRefused      CloseCode = 3505
+	CloseMoved        CloseCode = 3506
 )
 
 // Three ends that no gate decides on; they are reasons of metrics and of SessionClosed, never sent.
@@ -108,6 +110,8 @@ func (c CloseCode) String() string {
 		return "replaced"
 	case CloseRefused:
 		return "refused"
+	case CloseMoved:
+		return "moved"
 	}
 	if c >= 4000 && c < 5000 {
 		return "application"

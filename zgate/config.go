@@ -73,6 +73,13 @@ type Config struct {
 	// nil when it is in force, for a Join: when what is published from now on arrives. It must not block. May be nil.
 	Ack func(to zmsg.NodeRef, request uint64, err error)
 
+	// Peers is the way to other gates, which sessions are handed over to and come from. Nil: they do not leave this gate.
+	Peers Peers
+	// HandoverTime is how long another gate has to answer when it is asked for a session. Then it counts as gone. Defaults to 2 s.
+	HandoverTime time.Duration
+	// DrainHandover is how long Shutdown waits until other gates have taken its sessions, where there are such gates. Defaults to 10 s.
+	DrainHandover time.Duration
+
 	// BeforeLogin are the message ids that a client may send before it has logged in: requests without a user and a session
 	// to push to. They have limits of their own: 4 KiB, 8 in flight, 20 a second. Any other id ends such a connection (3500).
 	BeforeLogin []uint32
@@ -264,6 +271,8 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxRequestTimeout, 60*time.Second)
 	set(&c.JoinTimeout, 2*time.Second)
 	set(&c.PushWait, time.Second)
+	set(&c.HandoverTime, 2*time.Second)
+	set(&c.DrainHandover, 10*time.Second)
 	set(&c.DrainTime, 2*time.Second)
 	set(&c.DrainSpread, 5*time.Second)
 	if c.Logger == nil {

@@ -12,11 +12,13 @@ type counters struct {
 	// Messages.
 	gate, local, remote, object, ownRoute, busy, noRoute, noRouteHook, silenced, rateLimited, draining, rejected, failed zmetrics.Counter
 	// Drops.
-	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge, dropOldOwner, dropDoubled, dropKept zmetrics.Counter
+	dropClosed, dropLate, dropVolatile, dropReplaced, dropCut, dropNoSession, dropStale, dropWrongGate, dropWatcher, dropTooLarge, dropOldOwner, dropDoubled, dropKept, dropForward, dropTwice zmetrics.Counter
 	// Objects.
 	bindOK, bindOld, waitOver, waitTime, waitFull zmetrics.Counter
 	// Resume.
 	suspendFull, againAnswered, againFlying, againForgotten zmetrics.Counter
+	// Hand-over.
+	handGiven, handTaken, handLate, handSilent, handLeft zmetrics.Counter
 	// The directory of users.
 	logins                  [zmsg.Lapsed + 1]zmetrics.Counter
 	loginAgain, loginFailed zmetrics.Counter
@@ -45,6 +47,9 @@ func newCounters(m *zmetrics.Gate) *counters {
 		dropWrongGate: m.Drops.With("wrong_gate"), dropWatcher: m.Drops.With("watcher"), dropTooLarge: m.Drops.With("too_large"),
 
 		dropOldOwner: m.Drops.With("old_owner"), dropDoubled: m.Drops.With("doubled"),
+		dropForward: m.Drops.With("forward"), dropTwice: m.Drops.With("twice"),
+		handGiven: m.Handovers.With("given"), handTaken: m.Handovers.With("taken"), handLate: m.Handovers.With("late"),
+		handSilent: m.Handovers.With("silent"), handLeft: m.Handovers.With("left"),
 		dropKept: m.Drops.With("kept"), suspendFull: m.Suspends.With("full"),
 		againAnswered: m.Repeats.With("answered"), againFlying: m.Repeats.With("in_flight"), againForgotten: m.Repeats.With("forgotten"),
 		bindOK: m.Binds.With("ok"), bindOld: m.Binds.With("old_owner"),

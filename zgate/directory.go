@@ -92,6 +92,9 @@ func (g *Gate) askDirectory(s *Session, before *token) (number uint64, a zmsg.Ad
 		l.Window, l.Proof = s.resume.window, s.resume.secret.proof()
 		own.q.mu.Unlock()
 	}
+	if s.resume != nil && before == nil && s.resume.came != nil { // handed over: the directory may not know it by this name yet
+		l.Resumes, l.Handed = *s.resume.came, true
+	}
 	if before != nil {
 		l.Resumes, l.Claim = before.ref, before.secret.proof()
 	}
@@ -158,6 +161,13 @@ func (r *rebinds) add(g *Gate, s *Session) {
 	}
 }
 
+// forget has a session not be made known again.
+func (r *rebinds) forget(s *Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, s)
+}
+
 // enlist counts a goroutine that Shutdown is to wait for; false: the gate is shutting down.
 func (g *Gate) enlist() bool {
 	g.mu.Lock()
@@ -214,7 +224,13 @@ func (s *Session) over() bool {
 
 // again makes a session known to the Directory again. It reports false where that has to be tried once more.
 func (g *Gate) again(s *Session) bool {
+	if _, gone := s.goneTo(); gone {
+		return true
+	}
 	number, a, err := g.askDirectory(s, nil)
+	if _, gone := s.goneTo(); gone {
+		return true // the gate where it is tells it
+	}
 	switch {
 	case err != nil:
 		return false

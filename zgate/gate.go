@@ -45,6 +45,7 @@ type Gate struct {
 	leaving  chan struct{} // closed when Shutdown begins
 	stopped  chan struct{} // closed when the wheel may end
 	idle     chan struct{} // told when the last request ends while draining
+	went     chan struct{} // told when a session has gone, while draining
 
 	self      zmsg.Self
 	sessions  sessions
@@ -54,9 +55,13 @@ type Gate struct {
 	addresses addresses
 	flush     flusher
 	rebinds   rebinds
+	published published
 
 	// Atomic.
 	draining        atomic.Bool
+	handing         atomic.Bool  // Shutdown waits for other gates to take the sessions
+	owed            atomic.Int64 // sessions that were handed over, and whose new gates have not said that they have them
+	gone            atomic.Int64 // sessions that were handed over, and whose place is known still
 	unauthenticated atomic.Int64 // connections that are no session yet
 	active          atomic.Int64 // sessions with a connection
 	suspended       atomic.Int64 // sessions without one
@@ -79,6 +84,9 @@ type Gate struct {
 	conns    map[*conn]struct{}
 	accepts  bucket
 	started  bool
+
+	deafToAsks bool // no other gate is answered any more
+	asks       int  // that are being answered
 }
 
 // New makes a gate; Start opens it. The error names every fault of cfg.
@@ -89,7 +97,7 @@ func New(cfg Config) (*Gate, error) {
 	}
 	g := &Gate{
 		cfg: cfg, log: cfg.Logger, count: newCounters(cfg.Metrics), born: time.Now(), traces: rand.Uint64(),
-		leaving: make(chan struct{}), stopped: make(chan struct{}), idle: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
+		leaving: make(chan struct{}), stopped: make(chan struct{}), idle: make(chan struct{}, 1), went: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
 	}
 	g.keep = keep.Limits{Count: cfg.KeepCount, Bytes: cfg.KeepBytes, Age: int64(cfg.KeepTime)}
 	g.upgrader = websocket.Upgrader{
@@ -307,6 +315,7 @@ func (g *Gate) closed(c *conn) {
 	g.mu.Lock()
 	delete(g.conns, c)
 	g.mu.Unlock()
+	g.hasGone()
 }
 
 func (s *Session) logEnd(how ending) {
@@ -396,7 +405,14 @@ func (g *Gate) spread() time.Duration { return rand.N(g.cfg.DrainSpread + 1) }
 // with code 3001 and a delay of its own when to connect again, writes what is queued, and waits until everything has
 // ended. When ctx ends first it cuts what is left and says how many connections that were. It may be called more than
 // once, and before Start.
+//
+// Where there are other gates that may take its sessions over (Config.Peers), the clients are told at once, and Shutdown waits until these gates have
+// all sessions, at most DrainHandover; what is left then has ended.
 func (g *Gate) Shutdown(ctx context.Context) error {
+	hand := g.cfg.Peers != nil && g.cfg.ResumeWindow > 0 && g.cfg.DrainHandover > 0 && !g.draining.Load() && g.cfg.Peers.Others()
+	if hand {
+		g.handing.Store(true)
+	}
 	g.mu.Lock()
 	first := !g.draining.Swap(true)
 	if first {
@@ -414,6 +430,10 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	conns := g.snapshotLocked()
 	g.mu.Unlock()
 
+	if first && hand {
+		g.handAll(ctx, conns)
+	}
+	g.handing.Store(false)
 	// Those without a session have nothing to wait for.
 	for _, c := range conns {
 		switch c.phase.Load() {
@@ -447,6 +467,9 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	for _, s := range g.sessions.all() {
 		s.closeAway(CloseShutdown, "shutting down")
 	}
+	g.mu.Lock()
+	g.deafToAsks = true
+	g.mu.Unlock()
 
 	// Owned by this call; ends when all others have.
 	done := make(chan struct{})
@@ -481,6 +504,46 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	g.mu.Unlock()
 	g.wheelWG.Wait()
 	return err
+}
+
+// handAll sends the clients away, and waits until other gates have taken their sessions, or those have ended.
+func (g *Gate) handAll(ctx context.Context, conns []*conn) {
+	wait := g.cfg.DrainHandover
+	if end, ok := ctx.Deadline(); ok {
+		left := time.Until(end)
+		wait = min(wait, left-left/3) // the rest needs time as well
+	}
+	late := time.NewTimer(wait)
+	defer late.Stop()
+	for _, c := range conns {
+		c.close(CloseShutdown, "shutting down", closing{delay: g.spread()})
+	}
+	for {
+		g.mu.Lock()
+		left := len(g.conns) + g.asks
+		g.mu.Unlock()
+		if left == 0 && g.suspended.Load() == 0 && g.owed.Load() == 0 {
+			return
+		}
+		select {
+		case <-g.went:
+		case <-late.C:
+			g.count.handLeft.Add(float64(g.suspended.Load()))
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hasGone is called when a connection, a session or an answer has ended.
+func (g *Gate) hasGone() {
+	if g.handing.Load() {
+		select {
+		case g.went <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (g *Gate) snapshotLocked() []*conn {

@@ -72,6 +72,30 @@ func (t *inFlight) flying(seq uint64) bool {
 	return false
 }
 
+// token returns that of the request with seq.
+func (t *inFlight) token(seq uint64) (token uint64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.slots {
+		if t.slots[i].seq == seq && t.slots[i].token != 0 {
+			return t.slots[i].token, seq != 0
+		}
+	}
+	return 0, false
+}
+
+// pending returns the requests that wait for their response, or have it just now.
+func (t *inFlight) pending() (all []flight) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.slots {
+		if f.seq != 0 {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // end ends the token's request and returns its seq, and how many others there are; ok is false when it has been ended
 // before. With hold, the request is flying until release.
 func (t *inFlight) end(token uint64, hold bool) (seq uint64, others int, ok bool) {

@@ -54,6 +54,7 @@ type boundObject struct {
 	lost     *time.Timer // until the clients are told that nobody has the object
 	gone     bool        // out of the table
 	pushed   bool        // something has come for its sessions
+	blank    bool        // sessions have brought it from another gate, and its owner has not said yet how far its pushes are
 }
 
 // heldPush is a push that waits for those before it.
@@ -130,6 +131,10 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 			gone = append(gone, told{ref, ending{closedLost, "the session has ended before"}})
 			continue
 		}
+		if to, went := s.goneTo(); went {
+			g.tellMoved(b.Owner, ref, to)
+			continue
+		}
 		if how := s.bound(o); how.code != 0 {
 			gone = append(gone, told{ref, how})
 			continue
@@ -159,6 +164,11 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 
 // rebindLocked takes note of an owner's version and last number, for the sessions that o has already; false where it is none any more.
 func (t *boundObjects) rebindLocked(o *boundObject, b *zmsg.Binding) bool {
+	if o.blank && b.Version >= o.order.version { // nothing of what it counts has been sent here
+		o.blank, o.order = false, newOrder(b)
+		t.foundLocked(o)
+		return true
+	}
 	ok, h := o.order.bind(b.Version, b.Last, b.Since, b.Again)
 	switch {
 	case !ok:
@@ -204,6 +214,38 @@ func (s *Session) unbound(o *boundObject) {
 	defer s.mu.Unlock()
 	if i := slices.Index(s.objects, o); i >= 0 {
 		s.objects = slices.Delete(s.objects, i, i+1)
+	}
+}
+
+// arrive binds a session, which has come from another gate, to what it was bound to there, ahead of the owner's own word.
+func (t *boundObjects) arrive(s *Session, b *wirepb.BoundTo) {
+	k := zmsg.Key{Type: b.GetKey().GetType(), Zone: b.GetKey().GetZone(), ID: b.GetKey().GetId()}
+	version := zmsg.RouteVersion(b.GetVersion())
+	sh := t.shard(k)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	o := sh.m[k]
+	fresh := o == nil
+	if fresh {
+		o = &boundObject{
+			key: k, order: order{version: version, since: version}, sessions: make(map[uint64]*Session), blank: true,
+			owner: zmsg.Address{Node: zmsg.NodeRef{ID: b.GetNode(), Epoch: b.GetEpoch()}, Actor: b.GetActor()},
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sessions[s.ref.ID] != nil || s.bound(o).code != 0 {
+		return
+	}
+	o.sessions[s.ref.ID] = s
+	t.g.count.Bound.Inc()
+	if fresh {
+		if sh.m == nil {
+			sh.m = make(map[zmsg.Key]*boundObject)
+		}
+		sh.m[k] = o
+		delete(sh.past, k)
+		t.count.Add(1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package zgate
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func (g *Gate) session(ref zmsg.SessionRef) (*Session, error) {
 		g.count.dropNoSession.Inc()
 		return nil, ErrNoSession
 	}
-	if s.ref.Gen != ref.Gen {
+	if s.ref.Gen != ref.Gen && (ref.Gen > s.ref.Gen || !s.roams()) { // else it is a name that it had before it came here
 		g.count.dropStale.Inc()
 		return nil, ErrStaleSession
 	}
@@ -78,17 +79,42 @@ func (g *Gate) pushIDs(ids []uint64, e *encoded) (delivered, failed int) {
 	return delivered, failed
 }
 
+// pushOnce pushes to a session what was published to one of its groups, unless it has had it.
+func (g *Gate) pushOnce(ref zmsg.SessionRef, p *zmsg.Push, from zmsg.NodeRef) error {
+	s, err := g.session(ref)
+	if err != nil {
+		return err
+	}
+	e, err := g.encode(p, false)
+	if err != nil {
+		return err
+	}
+	from.ID = strings.Clone(from.ID)
+	e.pub, e.sentOn = publish{from, p.No}, true
+	return s.push(&e, false)
+}
+
 // directWrites is up to how many sessions a sender writes to by itself; for more, the flusher does.
 const directWrites = 8
 
 // PublishLocal sends p to the members of the group at this gate, encoded once for each codec. A session whose Join has
 // returned gets it, the one on whose behalf it is published included. failed counts the members that do not get it.
+//
+// With p.No, the number of the publish at this node, sessions that come from another gate do not get twice what comes by that one, too.
 func (g *Gate) PublishLocal(name string, p *zmsg.Push) (delivered, failed int) {
+	return g.publish(name, p, g.self.Ref())
+}
+
+// publish is PublishLocal for what has come from a node.
+func (g *Gate) publish(name string, p *zmsg.Push, from zmsg.NodeRef) (delivered, failed int) {
 	grp := g.groups.get(name)
 	if grp == nil {
 		return 0, 0
 	}
 	e, err := g.encode(p, false)
+	if g.cfg.Peers != nil {
+		e.pub = g.published.add(grp, from, p.No, g.now())
+	}
 	grp.mu.RLock()
 	defer grp.mu.RUnlock()
 	if err != nil {
@@ -118,6 +144,12 @@ func (g *Gate) Join(ref zmsg.SessionRef, name string) error {
 		return err
 	}
 	done := make(chan error, 1)
+	if later := s.later(func() { _ = g.groups.join(s, name, nil) }); later {
+		return nil
+	}
+	if ok, err := s.elsewhere(zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_JOIN, Group: name}); ok {
+		return err
+	}
 	if err := g.groups.join(s, name, func(err error) { done <- err }); err != nil {
 		return err
 	}
@@ -151,7 +183,13 @@ func (g *Gate) Leave(ref zmsg.SessionRef, name string) error {
 	if err != nil {
 		return err
 	}
-	s.leave(name)
+	if s.later(func() { s.leave(name) }) {
+		return nil
+	}
+	s.leave(name) // of one that was handed over, too: what is published is not sent on then
+	if ok, err := s.elsewhere(zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_LEAVE, Group: name}); ok {
+		return err
+	}
 	return nil
 }
 
@@ -171,6 +209,9 @@ func (g *Gate) Kick(ref zmsg.SessionRef, code uint32, text string) error {
 	if err != nil {
 		return err
 	}
+	if CloseCode(code) == CloseMoved && s.ref.Gen != ref.Gen {
+		return nil // that is so
+	}
 	s.Close(CloseCode(min(code, 1<<16-1)), text)
 	return nil
 }
@@ -185,8 +226,20 @@ func (g *Gate) Watch(ref zmsg.SessionRef, actor zmsg.Address) error {
 	if err == ErrWrongGate { //nolint:errorlint // session returns its sentinels bare
 		return err
 	}
+	if s != nil && s.later(func() { _ = g.watch(s, ref, actor) }) {
+		return nil
+	}
+	return g.watch(s, ref, actor)
+}
+
+// watch is Watch for a session that is there, or not any more: nil.
+func (g *Gate) watch(s *Session, ref zmsg.SessionRef, actor zmsg.Address) (err error) {
 	ended := s == nil
 	if s != nil {
+		if to, gone := s.goneTo(); gone {
+			g.tellMoved(actor, ref, to) // whose node watches it there
+			return nil
+		}
 		if ended, err = s.watch(actor); err != nil {
 			return err
 		}
@@ -203,7 +256,9 @@ func (g *Gate) Unwatch(ref zmsg.SessionRef, actor zmsg.Address) error {
 	if err != nil {
 		return err
 	}
-	s.unwatch(actor)
+	if !s.later(func() { s.unwatch(actor) }) {
+		s.unwatch(actor)
+	}
 	return nil
 }
 
@@ -229,9 +284,11 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		}
 		switch {
 		case e.Group != "":
-			g.PublishLocal(e.Group, &p)
+			g.publish(e.Group, &p, from)
 		case len(e.Sessions) > 0:
 			g.PushIDs(e.Sessions, &p)
+		case e.PushNo != 0 && e.Version == 0:
+			return g.pushOnce(e.Session, &p, e.Owner)
 		default:
 			return g.Push(e.Session, &p)
 		}
@@ -243,6 +300,13 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		}
 		var done func(error)
 		group := strings.Clone(e.Group) // e is not ours to keep
+		if _, gone := s.goneTo(); gone || s.resume != nil && s.resume.arriving.Load() {
+			err := g.Join(e.Session, group)
+			if err == nil && e.Request != 0 && g.cfg.Ack != nil {
+				g.cfg.Ack(zmsg.NodeRef{ID: strings.Clone(from.ID), Epoch: from.Epoch}, e.Request, nil)
+			}
+			return err
+		}
 		if request := e.Request; request != 0 && g.cfg.Ack != nil {
 			from.ID = strings.Clone(from.ID)
 			done = func(err error) {
@@ -254,7 +318,7 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		}
 		return g.groups.join(s, group, done)
 	case wirepb.SessionOp_SESSION_OP_LEAVE:
-		return g.Leave(e.Session, e.Group)
+		return g.Leave(e.Session, strings.Clone(e.Group))
 	case wirepb.SessionOp_SESSION_OP_KICK:
 		return g.Kick(e.Session, uint32(e.Code), strings.Clone(e.Text))
 	case wirepb.SessionOp_SESSION_OP_WATCH:
@@ -263,6 +327,7 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		from.ID = strings.Clone(from.ID)
 		return g.Watch(ref, zmsg.Address{Node: from, Actor: e.FromActor})
 	case wirepb.SessionOp_SESSION_OP_UNWATCH:
+		from.ID = strings.Clone(from.ID)
 		return g.Unwatch(e.Session, zmsg.Address{Node: from, Actor: e.FromActor})
 	case wirepb.SessionOp_SESSION_OP_ROUTE:
 		r, err := zmsg.DecodeSessionRoute(e.Body)
@@ -270,6 +335,25 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 			return fmt.Errorf("zgate: %w", err)
 		}
 		return g.SetRoute(e.Session, &r)
+	case wirepb.SessionOp_SESSION_OP_RESPONSE:
+		s, err := g.session(e.Session)
+		if err != nil {
+			return err
+		}
+		seq, frame := e.Seq, bytes.Clone(e.Body)
+		if to, gone := s.goneTo(); gone {
+			return g.forward(to, &zmsg.Envelope{Op: e.Op, Seq: seq, Body: frame})
+		}
+		if !s.later(func() { s.answer(seq, frame) }) {
+			s.answer(seq, frame)
+		}
+		return nil
+	case wirepb.SessionOp_SESSION_OP_GROUPS:
+		s, err := g.session(e.Session)
+		if err == nil && !s.later(s.endOverlap) {
+			s.endOverlap()
+		}
+		return err
 	case wirepb.SessionOp_SESSION_OP_BIND, wirepb.SessionOp_SESSION_OP_UNBIND, wirepb.SessionOp_SESSION_OP_LOST:
 		return g.onBinding(e, from)
 	default:

@@ -67,7 +67,7 @@ func newBoundRig(r *rig, id uint64) *boundRig {
 }
 
 func (r *boundRig) end() {
-	r.sessions.remove(r.s.ref.ID)
+	r.sessions.drop(r.s)
 	for _, o := range r.s.objects {
 		r.objects.leave(o, r.s)
 	}

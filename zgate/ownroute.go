@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 )
 
 // ownRoute is where the messages of one session with one id go. One without a target is what an object has taken back: it keeps what its owners
@@ -26,8 +27,24 @@ func (g *Gate) SetRoute(ref zmsg.SessionRef, r *zmsg.SessionRoute) error {
 	if err != nil {
 		return err
 	}
+	later := *r
+	if s.later(func() { _ = s.setRoute(&later) }) {
+		return nil
+	}
+	return s.setRoute(r)
+}
+
+func (s *Session) setRoute(r *zmsg.SessionRoute) error {
+	g := s.g
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if to, gone := s.goneTo(); gone {
+		body, err := r.Encode()
+		if err != nil {
+			return err
+		}
+		return g.forward(to, &zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_ROUTE, Body: body})
+	}
 	var now []ownRoute
 	if old := s.routes.Load(); old != nil {
 		now = slices.Clone(*old)

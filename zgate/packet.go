@@ -185,7 +185,7 @@ func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Ti
 		g.count.rejected.Inc()
 		s.respondError(f.Seq, errNoID)
 		return
-	case g.draining.Load():
+	case g.draining.Load() && !g.handing.Load():
 		g.count.draining.Inc()
 		s.respondError(f.Seq, zmsg.ErrDraining)
 		return

@@ -62,6 +62,10 @@ func (s *Session) forget(how ending) {
 	c := s.lock()
 	s.g.kept.Add(-int64(r.log.Bytes() + r.latest))
 	r.log.Clear()
+	if r.overlap != nil {
+		r.overlap.timer.Stop()
+		r.overlap = nil
+	}
 	c.q.latest, r.latest = nil, 0
 	p := pastSession{user: s.user, secret: r.secret, before: r.before, two: r.two, how: how, until: s.g.now() + int64(r.window)}
 	told := !r.shown || how.code.Reconnect()
@@ -74,7 +78,7 @@ func (s *Session) forget(how ending) {
 // closeAway is Close for a session that is suspended; another one stays as it is.
 func (s *Session) closeAway(code CloseCode, text string) {
 	c := s.lock()
-	if s.state != stateSuspended {
+	if s.state != stateSuspended || s.resume.moving != nil {
 		c.q.mu.Unlock()
 		return
 	}

@@ -28,10 +28,12 @@ type encoded struct {
 	of    string // as body
 	body  []byte
 	// owned: body is not changed by anybody and may be kept; else it is valid during the call only.
-	owned bool
-	rest  []byte    // of the text form, nil until somebody wants it
-	err   error     // of the text form
-	z     *deflated // body and rest for clients that take them compressed
+	owned  bool
+	rest   []byte    // of the text form, nil until somebody wants it
+	err    error     // of the text form
+	z      *deflated // body and rest for clients that take them compressed
+	pub    publish   // to a group
+	sentOn bool      // by the gate that had the session before
 }
 
 var errOf error = &opError{"zgate: Push.Of is longer than " + itoa(zmsg.MaxOf) + " bytes", zmsg.CodeBadRequest}
@@ -169,6 +171,15 @@ func (s *Session) push(e *encoded, later bool) error {
 	}
 	c = s.lock()
 	defer c.q.mu.Unlock()
+	if e.pub.n != 0 && s.overlapsLocked(e) {
+		return nil
+	}
+	return s.pushLocked(e, later)
+}
+
+// pushLocked is push for who holds the session's connection.
+func (s *Session) pushLocked(e *encoded, later bool) error {
+	c := s.c.Load()
 	if c.endedLocked() {
 		return s.awayLocked(c, e)
 	}

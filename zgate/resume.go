@@ -2,6 +2,7 @@ package zgate
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 
 	"zgame/zgate/internal/keep"
@@ -22,6 +23,8 @@ const (
 	stateActive uint8 = iota
 	stateSuspended
 	stateEnded
+	stateComing // another gate is asked for it: see arrival
+	stateGone   // another gate has it: what comes late goes on there
 )
 
 // resumption is what makes a session outlive its connection; sessions whose clients do not resume have none. Guarded by the lock of the session's
@@ -35,6 +38,17 @@ type resumption struct {
 	before secret // of the one before, which is good until the client has shown that it has the new one
 	two    bool   // there is one before
 	shown  bool   // the client has shown that it has a token at all: nobody else could come back
+
+	came *zmsg.SessionRef // what it was called at the gate before; nil: it began here. Set at construction
+
+	// On the way between gates.
+	arrival  *arrival                        // what comes ahead of its state; nil: it has one
+	arriving atomic.Bool                     // likewise, for a look without the lock
+	moving   *movement                       // it goes to another gate, or has gone there
+	gone     atomic.Pointer[zmsg.SessionRef] // where it is, once it is out of this gate
+	behind   atomic.Bool                     // its place is not known any more
+	failed   bool                            // it did not come
+	overlap  *overlap                        // what is published to its groups may come twice
 
 	until int64 // suspended: how long the session waits; how its connection ended says c.q.closed
 	wait  []chan struct{}
@@ -68,7 +82,9 @@ func clientSuspends(code int) bool { return code > 1001 && code < 4000 && code !
 // outlivesLocked reports whether the session, whose connection c has ended or is about to, is going to be resumed. c is locked.
 func (s *Session) outlivesLocked(c *conn) bool {
 	g := s.g
-	return s.resume != nil && s.resume.shown && s.state != stateEnded && c.q.closed.code.suspends() && !g.draining.Load() && s.ref.Gate == g.self.Ref()
+	code := c.q.closed.code
+	wanted := code.suspends() && !g.draining.Load() || g.handing.Load() && (code.suspends() || code == CloseShutdown)
+	return wanted && s.resume != nil && s.resume.shown && s.state != stateEnded && s.ref.Gate == g.self.Ref()
 }
 
 // share is what a session may keep, with more, of all kinds together: while half of MaxKeepBytes is free, as much as it likes; from then
@@ -105,7 +121,7 @@ func (s *Session) age(now int64) (next int64) {
 	}
 	c := s.lock()
 	defer c.q.mu.Unlock()
-	if s.resume.log.Len() == 0 {
+	if s.resume.log.Len() == 0 || s.state == stateComing || s.state == stateGone {
 		return never
 	}
 	s.keepLocked(s.resume.log.Bytes(), now)
@@ -133,6 +149,11 @@ func (s *Session) ack(c *conn, push, response uint64) {
 func (s *Session) awayLocked(c *conn, e *encoded) error {
 	g := s.g
 	switch {
+	case s.state == stateGone:
+		return s.forwardLocked(e)
+	case s.state == stateComing:
+		s.pushLaterLocked(e)
+		return nil
 	case !s.outlivesLocked(c):
 		g.count.dropClosed.Inc()
 		return ErrClosed
@@ -186,7 +207,11 @@ func (s *Session) parkLocked(c *conn) (suspended bool) {
 		s.state = stateEnded
 		return false
 	}
-	if n := g.suspended.Add(1); n > int64(g.cfg.MaxSuspended) {
+	most := g.cfg.MaxSuspended
+	if g.handing.Load() {
+		most = max(most, g.cfg.MaxSessions) // they do not stay
+	}
+	if n := g.suspended.Add(1); n > int64(most) {
 		g.suspended.Add(-1)
 		g.count.suspendFull.Inc()
 		s.state = stateEnded
@@ -223,9 +248,22 @@ func (s *Session) wakeLocked() {
 // lapse ends a suspended session whose time is up; else it returns when to look again, 0 where c is not its connection any more.
 func (s *Session) lapse(c *conn, now int64) (next int64) {
 	c.q.mu.Lock()
+	if s.c.Load() == c && s.state == stateGone {
+		until := s.resume.until
+		c.q.mu.Unlock()
+		if now < until {
+			return until
+		}
+		s.leftBehind(c)
+		return 0
+	}
 	if s.c.Load() != c || s.state != stateSuspended {
 		c.q.mu.Unlock()
 		return 0
+	}
+	if s.resume.moving != nil {
+		c.q.mu.Unlock()
+		return now + int64(fenceTime)
 	}
 	if until := s.resume.until; now < until {
 		c.q.mu.Unlock()
@@ -248,6 +286,7 @@ func (s *Session) endAway(c *conn, how ending) {
 	s.end(how)
 	g.suspended.Add(-1)
 	g.count.Suspended.Dec()
+	g.hasGone()
 }
 
 // refusal is why a client does not get its session back, 0: it does.
@@ -293,7 +332,7 @@ func judge(h *holder, cl *claim) refusal {
 		return refusedUser
 	case h.state == stateEnded:
 		return refusedExpired
-	case h.gen != cl.gen, cl.last > h.pushes, h.text != cl.text:
+	case cl.gen > h.gen, cl.last > h.pushes, h.text != cl.text: // the token of a gate before is good, as long as its secret is
 		return refusedInvalid
 	}
 	return granted
@@ -318,46 +357,92 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 	}
 	t, err := parseToken(h.GetResume())
 	if err != nil {
-		return nil, refusedInvalid, nil
-	}
-	if !g.self.Is(t.ref.Gate) {
-		return g.adopted(c, user, h, &t)
-	}
-	s := g.sessions.get(t.ref.ID)
-	if s == nil {
-		if how, ok := g.past.take(t.ref.ID, user, &t.secret, g.now()); ok && !how.code.Reconnect() {
-			return nil, refusedExpired, &violation{how.code, how.text} // as it would have been told, had it been there
-		}
-		return nil, refusedExpired, nil
+		return nil, refusedInvalid, nil //nolint:nilerr // the client is told
 	}
 	cl := claim{user: user, gen: t.ref.Gen, secret: t.secret, last: h.GetLastPush(), text: c.text.Load()}
+	at := t.ref
+	for range maxTrail {
+		s := g.sessions.get(at.ID)
+		if s != nil {
+			to, gone := s.goneTo()
+			if !gone {
+				if !g.self.Is(at.Gate) && !s.roams() {
+					return nil, refusedExpired, nil // it has never been there
+				}
+				back, why, v, again := g.resumedHere(c, s, &cl)
+				if again {
+					continue
+				}
+				return back, why, v
+			}
+			if to.Gen > at.Gen { // else it has been here, and has gone on
+				at = to
+			}
+		}
+		switch {
+		case g.self.Is(at.Gate):
+			if how, ok := g.past.take(at.ID, user, &t.secret, g.now()); ok && !how.code.Reconnect() {
+				return nil, refusedExpired, &violation{how.code, how.text} // as it would have been told, had it been there
+			}
+			return nil, refusedExpired, nil
+		case g.cfg.Peers == nil || h.GetResumeWindowMs() == 0 || !g.cfg.Peers.There(at.Gate):
+			return g.adopted(c, user, h, &token{at, t.secret})
+		}
+		window := min(g.cfg.ResumeWindow, time.Duration(h.GetResumeWindowMs())*time.Millisecond)
+		fetched, next, why, v := g.fetch(c, at, &cl, window)
+		switch {
+		case v != nil || why != granted:
+			return nil, why, v
+		case fetched != nil:
+			at = fetched.ref // it may have ended in this moment
+		case next.IsZero(): // it does not answer
+			return g.adopted(c, user, h, &token{at, t.secret})
+		default:
+			at = next
+		}
+	}
+	return nil, refusedExpired, nil
+}
+
+// roams reports whether the session has been at other gates, or comes from one.
+func (s *Session) roams() bool { return s.resume != nil && s.resume.came != nil }
+
+// resumedHere is resumed for a session that is at this gate, or is just coming. With again it is not here any more, and perhaps elsewhere.
+func (g *Gate) resumedHere(c *conn, s *Session, cl *claim) (_ *Session, why refusal, v *violation, again bool) {
 	var patience *time.Timer
 	for {
 		old := s.lock()
 		held := s.holderLocked(old)
-		why, how := judge(&held, &cl), old.q.closed
+		why, how := judge(&held, cl), old.q.closed
+		r := s.resume
+		travels := r != nil && (r.arrival != nil || r.moving != nil)
 		switch {
+		case s.state == stateGone, r != nil && r.failed:
+			old.q.mu.Unlock()
+			return nil, granted, nil, true
+		case travels: // judged when it is there, or gone
 		case why == refusedExpired && !how.code.Reconnect(): // it has just ended
 			old.q.mu.Unlock()
-			return nil, why, &violation{how.code, how.text}
+			return nil, why, &violation{how.code, how.text}, false
 		case why != granted:
 			old.q.mu.Unlock()
-			return nil, why, nil
-		}
-		if s.state == stateSuspended {
-			v := s.takeLocked(old, c, &cl)
+			return nil, why, nil, false
+		case s.state == stateSuspended:
+			v := s.takeLocked(old, c, cl)
 			old.q.mu.Unlock()
 			if v != nil {
-				return nil, granted, v
+				return nil, granted, v, false
 			}
 			s.back(old, c)
-			return s, granted, nil
+			return s, granted, nil, false
 		}
 		// The gate does not know yet that the connection before is gone, or it is not: a session has one at a time.
 		gone := make(chan struct{})
-		s.resume.wait = append(s.resume.wait, gone)
-		s.resume.shown = true // by bringing it
-		old.breakLocked(closedTaken, "the client is back on another connection")
+		r.wait = append(r.wait, gone)
+		if !travels {
+			r.shown = true // by bringing it
+			old.breakLocked(closedTaken, "the client is back on another connection")
+		}
 		old.q.mu.Unlock()
 		if patience == nil {
 			patience = time.NewTimer(g.cfg.AuthTimeout)
@@ -366,9 +451,9 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 		select {
 		case <-gone:
 		case <-patience.C:
-			return nil, granted, &violation{CloseLoginTimeout, "the connection before does not end"}
+			return nil, granted, &violation{CloseLoginTimeout, "the connection before does not end"}, false
 		case <-g.ctx.Done():
-			return nil, granted, &violation{CloseShutdown, "shutting down"}
+			return nil, granted, &violation{CloseShutdown, "shutting down"}, false
 		}
 	}
 }

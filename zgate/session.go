@@ -96,8 +96,29 @@ func (s *Session) Close(code CloseCode, text string) bool {
 	if !code.sendable() {
 		code = CloseKicked
 	}
+	if s.later(func() { s.close(code, text) }) {
+		return true
+	}
+	return s.close(code, text)
+}
+
+func (s *Session) close(code CloseCode, text string) bool {
 	c := s.lock()
 	switch {
+	case code == CloseMoved && (s.state == stateGone || s.state == stateSuspended && s.resume.moving != nil):
+		c.q.mu.Unlock()
+		return false // that is so
+	case s.state == stateGone:
+		c.q.mu.Unlock()
+		_, err := s.elsewhere(zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_KICK, Code: zmsg.Code(code), Text: text})
+		return err == nil
+	case s.state == stateSuspended && s.resume.moving != nil:
+		first := s.resume.moving.kick.code == 0
+		if first {
+			s.resume.moving.kick = ending{code, text} // it goes behind the state
+		}
+		c.q.mu.Unlock()
+		return first
 	case s.state == stateSuspended:
 		s.state = stateEnded
 		c.q.mu.Unlock()
@@ -199,6 +220,10 @@ func (s *Session) sendResponse(seq uint64, frame []byte, later bool) {
 	}
 	c := s.lock()
 	defer c.q.mu.Unlock()
+	if s.state == stateGone {
+		_ = s.g.forward(s.resume.moving.to, &zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_RESPONSE, Seq: seq, Body: frame})
+		return
+	}
 	kept := s.resume != nil && (!c.endedLocked() || s.outlivesLocked(c))
 	if kept {
 		before, now := s.resume.log.Bytes(), s.g.now()
@@ -225,6 +250,20 @@ func (s *Session) answered(token uint64) {
 		s.requests.release(token)
 	}
 	s.g.requestDone()
+}
+
+// answer ends a request that was taken by the gate before, by its response.
+func (s *Session) answer(seq uint64, frame []byte) {
+	token, ok := s.requests.token(seq)
+	if ok {
+		_, _, ok = s.requests.end(token, true)
+	}
+	if !ok {
+		s.g.count.dropLate.Inc()
+		return
+	}
+	s.sendResponse(seq, frame, false)
+	s.answered(token)
 }
 
 // notEncoded logs a response that cannot be encoded, once a second at most: a client can ask for it again and again.
@@ -276,7 +315,7 @@ func (s *Session) unwatch(a zmsg.Address) {
 func (s *Session) end(how ending) {
 	g := s.g
 	s.forget(how)
-	g.sessions.remove(s.ref.ID)
+	g.sessions.drop(s)
 	if n := s.requests.close(); n > 0 {
 		for range n {
 			g.requestDone()
@@ -342,8 +381,13 @@ func (t *sessions) put(s *Session) bool {
 	if sh.m == nil {
 		sh.m = make(map[uint64]*Session)
 	}
-	if sh.m[s.ref.ID] != nil {
-		return false
+	if old := sh.m[s.ref.ID]; old != nil {
+		if _, gone := old.goneTo(); !gone { // one that was handed over gives its place
+			return false
+		}
+		if s.resume != nil && s.resume.arrival != nil {
+			s.resume.arrival.instead = old
+		}
 	}
 	sh.m[s.ref.ID] = s
 	return true
@@ -362,9 +406,19 @@ func (t *sessions) all() (all []*Session) {
 	return all
 }
 
-func (t *sessions) remove(id uint64) {
-	sh := &t.shards[id%sessionShards]
+// drop removes s, unless another session has its place.
+func (t *sessions) drop(s *Session) { t.restore(s, nil) }
+
+// restore has old be in the place of s, nil: nobody.
+func (t *sessions) restore(s, old *Session) {
+	sh := &t.shards[s.ref.ID%sessionShards]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	delete(sh.m, id)
+	switch {
+	case sh.m[s.ref.ID] != s:
+	case old != nil && !old.isLeftBehind():
+		sh.m[s.ref.ID] = old
+	default:
+		delete(sh.m, s.ref.ID)
+	}
 }

@@ -231,7 +231,7 @@ func TestCloseCodes(t *testing.T) {
 		}
 		names[name] = code
 	}
-	if len(names) != 21 {
+	if len(names) != 22 {
 		t.Errorf("%d names", len(names))
 	}
 	if !CloseShutdown.Reconnect() || !CloseSlow.Reconnect() || CloseKicked.Reconnect() || !CloseTooLarge.Reconnect() || CloseCode(4000).Reconnect() {

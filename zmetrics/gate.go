@@ -23,7 +23,8 @@ type Gate struct {
 	// Drops of frames for clients, by reason: closed (the session has ended), late (a reply nobody waits for any
 	// more), volatile, replaced (by a newer push of class latest), cut (still queued when the connection ended),
 	// no_session, stale_session, wrong_gate, watcher, old_owner (of an object that has a newer one), doubled (of an object: it
-	// has come before, or too late), kept (for the client of a suspended session, which is told of the gap).
+	// has come before, or too late), kept (for the client of a suspended session, which is told of the gap), forward (late, for a session that
+	// another gate has, and it could not be sent on), twice (published to a group, and it has come by the gate before already).
 	Drops CounterVec
 	Bound Gauge      // sessions that are bound to objects, once for each object
 	Binds CounterVec // what owners of objects asked for, by result: ok, old_owner
@@ -34,7 +35,10 @@ type Gate struct {
 	// Suspends are sessions that began to wait for their clients, by how the connection ended; full: those that had to end instead.
 	Suspends CounterVec
 	Resumes  CounterVec // clients that wanted their session back, by result: ok, or why not: expired, invalid, user, off
-	Replayed Counter    // pushes that were sent again to clients that came back
+	// Handovers are sessions that went from gate to gate, by what there was: given (to another gate), taken (from another one), late (something for a session that was given away came, and was
+	// sent on), silent (a gate that was asked did not answer in time), left (Shutdown did not wait any longer for somebody to take it).
+	Handovers CounterVec
+	Replayed  Counter // pushes that were sent again to clients that came back
 	// Repeats are requests that clients sent again after they came back, by what became of them: answered (the response as before),
 	// in_flight, forgotten (the response is not kept any more).
 	Repeats CounterVec
@@ -53,6 +57,7 @@ func NewGate(reg Registerer) *Gate {
 		Suspended:   m.gauge("suspended", "Sessions that wait for their clients to come back."),
 		Suspends:    m.counterVec("suspends_total", "Sessions that began to wait for their clients, by how the connection ended.", "reason"),
 		Resumes:     m.counterVec("resumes_total", "Clients that wanted their session back, by result.", "result"),
+		Handovers:   m.counterVec("handovers_total", "Sessions that went from gate to gate, and what came late for them, by what there was.", "result"),
 		Replayed:    m.counter("replayed_total", "Pushes sent again to clients that came back."),
 		Repeats:     m.counterVec("repeats_total", "Requests that clients sent again after they came back, by what became of them.", "result"),
 		Connections: m.gauge("connections", "Connections open now, with or without a session."),

@@ -21,6 +21,8 @@ type Login struct {
 	// Resumes is the session of another gate that this one goes on with, and Claim the Proof of its client's token. Zero: of none.
 	Resumes SessionRef
 	Claim   []byte
+	// Handed says that the gate of Resumes has handed its session over: there is nothing to be proved, and nothing to be closed.
+	Handed bool
 }
 
 // Admission is what a directory of users says of a login.

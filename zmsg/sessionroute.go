@@ -21,11 +21,14 @@ type SessionRoute struct {
 func (r *SessionRoute) IsNone() bool { return r.Actor.IsZero() && r.Object == Key{} }
 
 // Encode returns r as the body of an envelope.
-func (r *SessionRoute) Encode() ([]byte, error) {
-	return proto.Marshal(&wirepb.SessionRoute{
+func (r *SessionRoute) Encode() ([]byte, error) { return proto.Marshal(r.Wire()) }
+
+// Wire returns r as a message.
+func (r *SessionRoute) Wire() *wirepb.SessionRoute {
+	return &wirepb.SessionRoute{
 		Ids: r.IDs, Node: r.Actor.Node.ID, Epoch: r.Actor.Node.Epoch, Actor: r.Actor.Actor, Object: keyToWire(r.Object), By: keyToWire(r.By),
 		Version: uint64(r.Version),
-	})
+	}
 }
 
 // DecodeSessionRoute reads what Encode has written. Errors wrap ErrMalformed.
@@ -34,10 +37,15 @@ func DecodeSessionRoute(body []byte) (r SessionRoute, err error) {
 	if err := proto.Unmarshal(body, &w); err != nil {
 		return r, malformed("session route: " + err.Error())
 	}
+	return SessionRouteOf(&w), nil
+}
+
+// SessionRouteOf returns the route that w is.
+func SessionRouteOf(w *wirepb.SessionRoute) SessionRoute {
 	return SessionRoute{
 		IDs: w.GetIds(), Actor: Address{Node: NodeRef{ID: w.GetNode(), Epoch: w.GetEpoch()}, Actor: w.GetActor()},
 		Object: keyOfWire(w.GetObject()), By: keyOfWire(w.GetBy()), Version: RouteVersion(w.GetVersion()),
-	}, nil
+	}
 }
 
 func keyToWire(k Key) *wirepb.ObjectKey {

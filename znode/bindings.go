@@ -32,23 +32,28 @@ func (s *sessions) pushGate(to []zmsg.SessionRef, p *zmsg.Push) error {
 	if err != nil {
 		return err
 	}
-	ids := make([]uint64, len(to))
-	for i := range to {
-		ids[i] = to[i].ID
-	}
 	if local {
+		ids := make([]uint64, len(to))
+		for i := range to {
+			ids[i] = to[i].ID
+		}
 		s.gate.PushIDs(ids, p)
 		return nil
 	}
-	e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Sessions: ids}
+	e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH}
 	if err := pushInto(&e, p); err != nil {
 		return err
 	}
-	return s.send(to[0].Gate, &e)
+	return s.pushSome(to, p, &e)
 }
 
 // Bind binds sessions to an object of this node, or tells their gate of its new owner.
 func (s *sessions) Bind(b *zmsg.Binding) {
+	_, release := s.moves.hold(zmsg.SessionRef{})
+	defer release()
+	if b = s.notMoved(b); b == nil {
+		return
+	}
 	if local, err := s.local(b.Gate); local {
 		if err == nil {
 			err = s.gate.Bind(b)
@@ -63,11 +68,11 @@ func (s *sessions) Bind(b *zmsg.Binding) {
 	s.mu.Lock()
 	at := s.watches[b.Gate]
 	if at == nil {
-		at = map[watch]struct{}{}
+		at = map[watch]bool{}
 		s.watches[b.Gate] = at
 	}
 	for _, ref := range b.Sessions {
-		at[watch{ref, b.Owner.Actor}] = struct{}{}
+		at[watch{ref, b.Owner.Actor}] = true
 	}
 	s.mu.Unlock()
 	// Asked after the watches are noted: a gate that is lost in between finds them there.
@@ -86,6 +91,26 @@ func (s *sessions) Bind(b *zmsg.Binding) {
 	}
 	s.mu.Unlock()
 	_ = s.bindingOp(b, wirepb.SessionOp_SESSION_OP_BIND, number) // one that is not sent is tried again as one that is not answered
+}
+
+// notMoved takes out of a binding what is at another gate by now: its object is told so, and binds it there. nil: nothing is left. moves is held.
+func (s *sessions) notMoved(b *zmsg.Binding) *zmsg.Binding {
+	if !slices.ContainsFunc(b.Sessions, func(ref zmsg.SessionRef) bool { return s.moves.whereLocked(ref) != ref }) {
+		return b
+	}
+	x := *b
+	x.Sessions = nil
+	for _, ref := range b.Sessions {
+		if now := s.moves.whereLocked(ref); now != ref {
+			s.tellMoved(b.Owner.Actor, ref, now)
+		} else {
+			x.Sessions = append(x.Sessions, ref)
+		}
+	}
+	if len(x.Sessions) == 0 {
+		return nil
+	}
+	return &x
 }
 
 func (s *sessions) bindingOp(b *zmsg.Binding, op wirepb.SessionOp, number uint64) error {

@@ -30,6 +30,7 @@ func (s *Settings) gateLimits() zgate.Config {
 		Heartbeat: g.Heartbeat, Timeout: g.SilenceTimeout, CloseTimeout: g.CloseTimeout,
 		RequestTimeout: g.RequestTimeout, MaxRequestTimeout: g.MaxRequestTimeout, JoinTimeout: g.JoinTimeout, PushWait: g.PushWait,
 		DrainTime: max(drain.Timeout/2, time.Millisecond), DrainSpread: max(drain.Delay, time.Millisecond),
+		HandoverTime: g.HandoverTime, DrainHandover: max(drain.Handover, time.Millisecond),
 	}
 }
 
@@ -91,6 +92,7 @@ func (s *Settings) gateTimes() []gateTime {
 		{"gate.join_timeout", g.JoinTimeout},
 		{"gate.push_wait", g.PushWait},
 		{"gate.keep_time", g.KeepTime},
+		{"gate.handover_time", g.HandoverTime},
 	}
 }
 

@@ -65,6 +65,8 @@ var gateSettings = map[string]struct{ key, value, why string }{
 	"PushWait":           {key: "gate.push_wait", value: "7s"},
 	"DrainTime":          {key: "drain.timeout", value: "7s"},
 	"DrainSpread":        {key: "drain.delay", value: "7s"},
+	"DrainHandover":      {key: "drain.handover", value: "7s"},
+	"HandoverTime":       {key: "gate.handover_time", value: "7s"},
 
 	"Node":        {why: "who the node is"},
 	"Listener":    {why: "a listener is the program's: znode.Config.Listen"},
@@ -72,6 +74,7 @@ var gateSettings = map[string]struct{ key, value, why string }{
 	"Path":        {why: "the page, clients and probes go by /ws; a proxy can have another path outside"},
 	"Handlers":    {why: "code"},
 	"Dispatcher":  {why: "code"},
+	"Peers":       {why: "code"},
 	"OnNoRoute":   {why: "code"},
 	"Groups":      {why: "code"},
 	"Tell":        {why: "code"},

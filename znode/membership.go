@@ -248,7 +248,7 @@ func (n *Node) onActor(to uint64, m *zmsg.Message) {
 // onTells is onActor for one-way messages that came one behind the other.
 func (n *Node) onTells(to uint64, a *zmsg.Arrival, list []zmsg.Told) {
 	for len(list) > 0 {
-		k := slices.IndexFunc(list, func(t zmsg.Told) bool { return t.ID == zmsg.SessionClosedID })
+		k := slices.IndexFunc(list, func(t zmsg.Told) bool { return t.ID == zmsg.SessionClosedID || t.ID == zmsg.SessionMovedID })
 		if k == 0 {
 			n.onActor(to, zmsg.OpenMessage(a, list[0]))
 			list = list[1:]
@@ -287,6 +287,8 @@ func (n *Node) onControl(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	case controlJoined:
 		n.sessions.joined(from, e)
 		return true
+	case controlAsk, controlAnswer, controlTaken, controlMoves, controlNotes:
+		return n.sessions.moves.control(e, from)
 	case controlDrains, controlKnown:
 		n.farewell.control(e, from)
 		return true

@@ -363,6 +363,8 @@ func (n *Node) wire(ctx context.Context) error {
 		return err
 	}
 	n.sessions = newSessions(&n.self, n.link, n.nodeState)
+	n.sessions.moves.nodes = func() []zmsg.NodeRef { return n.peersOf(false) }
+	n.sessions.moves.gates = func() []zmsg.NodeRef { return n.peersOf(true) }
 	n.watches = newWatches(n.link, n.nodeState)
 	n.singletons = newSingletons(n)
 	n.topics = newTopics(&n.self, n.link, n.touch, n.log)

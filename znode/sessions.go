@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -24,22 +25,28 @@ type sessions struct {
 	tell  func(to zmsg.Address, m *zmsg.Message) error
 	alive func(zmsg.NodeRef) nodeState
 
+	moves *moves
+
+	published atomic.Uint64 // number of the last publish to a group
+
 	again sync.Mutex // held while a bind is repeated; before mu
 
 	mu      sync.Mutex
-	watches map[zmsg.NodeRef]map[watch]struct{} // of sessions at other nodes' gates; guarded by mu
-	joins   map[uint64]pendingJoin              // that wait for another gate's word; guarded by mu
-	binds   map[uint64]*pendingBind             // likewise
-	last    uint64                              // number of the newest join or bind; guarded by mu
-	stopped bool                                // guarded by mu
+	watches map[zmsg.NodeRef]map[watch]bool // of sessions at other nodes' gates; true: of an object that the session is bound to; guarded by mu
+	joins   map[uint64]pendingJoin          // that wait for another gate's word; guarded by mu
+	binds   map[uint64]*pendingBind         // likewise
+	last    uint64                          // number of the newest join or bind; guarded by mu
+	stopped bool                            // guarded by mu
 }
 
 func newSessions(self *zmsg.Self, link sessionLink, alive func(zmsg.NodeRef) nodeState) *sessions {
-	return &sessions{
+	s := &sessions{
 		self: self, link: link, alive: alive,
-		watches: map[zmsg.NodeRef]map[watch]struct{}{}, joins: map[uint64]pendingJoin{},
+		watches: map[zmsg.NodeRef]map[watch]bool{}, joins: map[uint64]pendingJoin{},
 		binds: map[uint64]*pendingBind{},
 	}
+	s.moves = newMoves(s)
+	return s
 }
 
 // sessionLink is the part of zbus.Link that sessions needs.
@@ -84,13 +91,42 @@ func (s *sessions) Push(to zmsg.SessionRef, p *zmsg.Push) error {
 		return err
 	}
 	if local {
-		return s.gate.Push(to, p)
+		if err = s.gate.Push(to, p); err == nil {
+			return nil
+		}
+		now := s.moves.where(to)
+		if now == to {
+			return err
+		}
+		to = now
 	}
 	e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Session: to}
 	if err := pushInto(&e, p); err != nil {
 		return err
 	}
-	return s.send(to.Gate, &e)
+	now, release := s.moves.hold(to)
+	defer release()
+	switch {
+	case now == to:
+		return s.send(to.Gate, &e)
+	case p.Version != 0:
+		return s.pushMoved([]zmsg.SessionRef{to}, p, &e)
+	default:
+		return s.pushTo(now, p, &e)
+	}
+}
+
+// pushTo sends a push, which is no numbered one of an object, to where the session is; e holds it.
+func (s *sessions) pushTo(to zmsg.SessionRef, p *zmsg.Push, e *zmsg.Envelope) error {
+	if local, err := s.local(to.Gate); local {
+		if err != nil {
+			return err
+		}
+		return s.gate.Push(to, &zmsg.Push{ID: p.ID, Body: e.Body, Class: p.Class, Of: p.Of})
+	}
+	x := *e
+	x.Session, x.Sessions, x.Key, x.Version, x.PushNo = to, nil, zmsg.Key{}, 0, 0
+	return s.send(to.Gate, &x)
 }
 
 func pushInto(e *zmsg.Envelope, p *zmsg.Push) error {
@@ -114,22 +150,55 @@ func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
 	}
 	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of}
 	var errs []error
-	remote := map[zmsg.NodeRef][]uint64{}
+	remote := map[zmsg.NodeRef][]zmsg.SessionRef{}
 	for _, ref := range to {
 		if !s.self.Is(ref.Gate) {
-			remote[ref.Gate] = append(remote[ref.Gate], ref.ID)
+			if now := s.moves.where(ref); now != ref {
+				errs = append(errs, s.Push(now, &encoded))
+				continue
+			}
+			remote[ref.Gate] = append(remote[ref.Gate], ref)
 			continue
 		}
 		errs = append(errs, s.Push(ref, &encoded))
 	}
-	for gate, ids := range remote {
-		e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Sessions: ids}
+	for _, refs := range remote {
+		e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH}
 		if err := pushInto(&e, &encoded); err != nil {
 			return err
 		}
-		errs = append(errs, s.send(gate, &e))
+		errs = append(errs, s.pushSome(refs, &encoded, &e))
 	}
 	return errors.Join(errs...)
+}
+
+// pushSome sends a push, which e holds, to sessions of one other gate, and to those of them that are at another one by now. One that is an object's has
+// its number at that gate, where it counts as well.
+func (s *sessions) pushSome(refs []zmsg.SessionRef, p *zmsg.Push, e *zmsg.Envelope) error {
+	_, release := s.moves.hold(refs[0])
+	defer release()
+	return s.pushMoved(refs, p, e)
+}
+
+// pushMoved is pushSome for who holds moves.
+func (s *sessions) pushMoved(refs []zmsg.SessionRef, p *zmsg.Push, e *zmsg.Envelope) error {
+	var errs []error
+	ids := make([]uint64, 0, len(refs))
+	for _, ref := range refs {
+		if now := s.moves.whereLocked(ref); now != ref {
+			errs = append(errs, s.pushTo(now, p, e))
+			continue
+		}
+		ids = append(ids, ref.ID)
+	}
+	if len(ids) == 0 && p.Version == 0 {
+		return errors.Join(errs...)
+	}
+	if len(ids) == 0 {
+		ids = append(ids, 0) // no session's: the number counts
+	}
+	e.Session, e.Sessions = zmsg.SessionRef{Gate: refs[0].Gate}, ids
+	return errors.Join(append(errs, s.send(refs[0].Gate, e))...)
 }
 
 // Publish sends p to every member of the group, at all gates: this node's first, then over the bus.
@@ -138,7 +207,7 @@ func (s *sessions) Publish(group string, p *zmsg.Push) error {
 	if err != nil {
 		return err
 	}
-	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of}
+	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of, No: s.published.Add(1)}
 	if s.gate != nil {
 		s.gate.PublishLocal(group, &encoded)
 	}
@@ -164,6 +233,7 @@ type pendingJoin struct {
 // Join makes the session a member of the group, and waits until it is: what is published afterwards, on any node,
 // reaches it. For another node's session that is one round trip over the bus.
 func (s *sessions) Join(ref zmsg.SessionRef, group string) error {
+	ref = s.moves.where(ref)
 	local, err := s.local(ref.Gate)
 	if err != nil {
 		return err
@@ -182,7 +252,14 @@ func (s *sessions) Join(ref zmsg.SessionRef, group string) error {
 		delete(s.joins, number)
 		s.mu.Unlock()
 	}()
-	if err := s.op(ref, wirepb.SessionOp_SESSION_OP_JOIN, zmsg.Envelope{Group: group, Request: number}); err != nil {
+	now, release := s.moves.hold(ref)
+	if now != ref {
+		release()
+		return s.Join(now, group) // it went in this moment
+	}
+	err = s.op(ref, wirepb.SessionOp_SESSION_OP_JOIN, zmsg.Envelope{Group: group, Request: number})
+	release()
+	if err != nil {
 		return err
 	}
 	if s.alive(ref.Gate) == nodeGone { // lost before the join was noted
@@ -233,6 +310,8 @@ func (s *sessions) ack(to zmsg.NodeRef, request uint64, err error) {
 
 // Leave ends the session's membership of the group.
 func (s *sessions) Leave(ref zmsg.SessionRef, group string) error {
+	ref, release := s.moves.hold(ref)
+	defer release()
 	local, err := s.local(ref.Gate)
 	if err != nil {
 		return err
@@ -245,6 +324,11 @@ func (s *sessions) Leave(ref zmsg.SessionRef, group string) error {
 
 // Kick closes the session with a close code and a text that the client reads.
 func (s *sessions) Kick(ref zmsg.SessionRef, code uint32, text string) error {
+	now, release := s.moves.hold(ref)
+	defer release()
+	if code != uint32(zgate.CloseMoved) { // that is about the session at the gate before
+		ref = now
+	}
 	local, err := s.local(ref.Gate)
 	if err != nil {
 		return err
@@ -257,6 +341,8 @@ func (s *sessions) Kick(ref zmsg.SessionRef, code uint32, text string) error {
 
 // Route says where messages of the session go.
 func (s *sessions) Route(ref zmsg.SessionRef, r *zmsg.SessionRoute) error {
+	ref, release := s.moves.hold(ref)
+	defer release()
 	local, err := s.local(ref.Gate)
 	if err != nil {
 		return err
@@ -287,6 +373,12 @@ func (s *sessions) send(gate zmsg.NodeRef, e *zmsg.Envelope) error {
 // Watch has SessionClosed sent to the actor of this node, once, when the session ends: by its gate, or by this node
 // when discovery says that the gate's node is gone. A session that is gone already is told at once.
 func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
+	now, release := s.moves.hold(ref)
+	defer release()
+	if now != ref { // the actor knows it by an old name
+		s.tellMoved(actor, ref, now)
+		ref = now
+	}
 	w := watch{ref, actor}
 	if local, err := s.local(ref.Gate); local {
 		if err == nil {
@@ -300,11 +392,11 @@ func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
 	s.mu.Lock()
 	at := s.watches[ref.Gate]
 	if at == nil {
-		at = map[watch]struct{}{}
+		at = map[watch]bool{}
 		s.watches[ref.Gate] = at
 	}
-	_, twice := at[w]
-	at[w] = struct{}{}
+	bound, twice := at[w]
+	at[w] = bound
 	s.mu.Unlock()
 	// Asked after the watch is noted: a gate that is lost in between finds it there.
 	if s.alive(ref.Gate) == nodeGone {
@@ -319,6 +411,8 @@ func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
 
 // Unwatch takes Watch back. A SessionClosed that is on its way may still arrive.
 func (s *sessions) Unwatch(ref zmsg.SessionRef, actor uint64) error {
+	ref, release := s.moves.hold(ref)
+	defer release()
 	w := watch{ref, actor}
 	if local, err := s.local(ref.Gate); local {
 		if err == nil {
@@ -354,6 +448,14 @@ func (s *sessions) forget(w watch) bool {
 // arrived looks at a message from another node before its actor gets it: a SessionClosed ends its watch. It reports
 // false for one that was told before.
 func (s *sessions) arrived(actor uint64, m *zmsg.Message) bool {
+	if m.ID == zmsg.SessionMovedID && !m.Client { // of a gate that this node has asked late, by an old name
+		var w wirepb.SessionMoved
+		if err := proto.Unmarshal(m.Body(), &w); err == nil {
+			from, to := zmsg.MovedSession(&w)
+			s.moves.moved(from, to, nil, nil)
+		}
+		return false // it tells the actor
+	}
 	if m.ID != zmsg.SessionClosedID {
 		return true
 	}

@@ -81,6 +81,7 @@ type Settings struct {
 		PushWait time.Duration `yaml:"push_wait" help:"how long pushes of an object's new owner wait for the old one's last; then clients are told of a gap"`
 
 		ResumeWindow time.Duration `yaml:"resume_window" help:"how long a session waits for a client whose connection broke; 0: not at all"`
+		HandoverTime time.Duration `yaml:"handover_time" help:"how long another gate has to answer when it is asked for a session"`
 		MaxSuspended int           `yaml:"max_suspended" help:"sessions that may wait for their clients at once"`
 		KeepCount    int           `yaml:"keep_count" help:"messages that a session keeps of what it has sent until its client has them"`
 		KeepBytes    int           `yaml:"keep_bytes" help:"and what they come to, at most queue_bytes"`
@@ -154,6 +155,7 @@ type Settings struct {
 		Timeout  time.Duration `yaml:"timeout" help:"how long a stop may take, with the moves of objects to other nodes; below what kills the process, 30s in Kubernetes"`
 		Announce time.Duration `yaml:"announce" help:"wait at most so long until all nodes say that they send nothing new here; 0: do not wait"`
 		Delay    time.Duration `yaml:"delay" help:"clients are told to reconnect spread over this time"`
+		Handover time.Duration `yaml:"handover" help:"wait at most so long, within timeout, until other gates have taken the clients' sessions; 0: do not wait"`
 	} `yaml:"drain"`
 }
 
@@ -174,7 +176,7 @@ func DefaultSettings() Settings {
 	s.Gate.HandshakeTimeout, s.Gate.LoginTimeout, s.Gate.AuthTimeout, s.Gate.CloseTimeout = 5*time.Second, 5*time.Second, 5*time.Second, time.Second
 	s.Gate.Heartbeat = 20 * time.Second
 	s.Gate.RequestTimeout, s.Gate.MaxRequestTimeout, s.Gate.JoinTimeout = 10*time.Second, time.Minute, 2*time.Second
-	s.Gate.PushWait, s.Gate.CompressFrom = time.Second, 512
+	s.Gate.PushWait, s.Gate.CompressFrom, s.Gate.HandoverTime = time.Second, 512, 2*time.Second
 	s.Gate.ResumeWindow, s.Gate.KeepTime = 30*time.Second, time.Minute
 	s.Gate.MaxSuspended, s.Gate.KeepCount, s.Gate.KeepBytes, s.Gate.MaxKeepBytes = 20_000, 4096, 256<<10, 256<<20
 	s.Gate.Directory, s.Gate.UserSessions, s.Gate.SecondLogin = true, 1, "replace"
@@ -193,7 +195,7 @@ func DefaultSettings() Settings {
 	s.Actors.AskTimeout, s.Actors.HandlerLimit, s.Actors.QueueTime = 10*time.Second, 5*time.Second, 10*time.Second
 	s.Logic.Router.Settings, s.Logic.Router.Hosts = zrouter.DefaultSettings(), []string{"*"}
 	s.Start.Timeout = 10 * time.Second
-	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay = 25*time.Second, time.Second, 2*time.Second
+	s.Drain.Timeout, s.Drain.Announce, s.Drain.Delay, s.Drain.Handover = 25*time.Second, time.Second, 2*time.Second, 10*time.Second
 	return s
 }
 
@@ -377,6 +379,7 @@ func (s *Settings) Validate() error {
 	if d := s.Drain.Delay; d < 0 || d > time.Hour {
 		fault("drain.delay %s: expected 0s to 1h", d)
 	}
+	atLeast("drain.handover", s.Drain.Handover, 0)
 	return errors.Join(faults...)
 }
 

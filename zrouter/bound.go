@@ -8,6 +8,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 	"zgame/zrouter/internal/handoffpb"
 )
 
@@ -149,7 +150,8 @@ func push(msg proto.Message, opts []zactor.PushOption) (p zmsg.Push, err error) 
 type bound struct {
 	gates  []*boundGate
 	count  int
-	sealed bool // what is here is on its way to another node
+	sealed bool                   // what is here is on its way to another node
+	went   []*wirepb.SessionMoved // meanwhile
 }
 
 // boundGate is those of one gate.
@@ -282,6 +284,25 @@ func (r *residence) sessionClosed(s zmsg.SessionRef) {
 	}
 }
 
+// sessionMoved binds a session at the gate that it has come to. What is pushed to it from here on has its number there, and comes behind what was sent
+// to it by its name before.
+func (r *residence) sessionMoved(m *wirepb.SessionMoved) {
+	from, to := zmsg.MovedSession(m)
+	b := r.bound
+	if !b.has(from) {
+		return
+	}
+	if b.sealed {
+		b.went = append(b.went, m) // the next owner hears so by itself, when it binds them
+		return
+	}
+	b.remove(from)
+	if err := r.bind(to); err != nil {
+		r.o.log().Warn("a session that went to another gate is not bound any more", "session", to.ID, "err", err)
+	}
+	r.boundCount.Store(int32(b.count))
+}
+
 // pushTo sends p to bound sessions, nil: to all.
 func (r *residence) pushTo(to []zmsg.SessionRef, p *zmsg.Push) error {
 	b := r.bound
@@ -389,8 +410,15 @@ func (r *residence) seal() []*handoffpb.BoundGate {
 
 // unseal goes on where the object was not handed over.
 func (r *residence) unseal() {
-	if r.bound != nil {
-		r.bound.sealed = false
+	b := r.bound
+	if b == nil {
+		return
+	}
+	b.sealed = false
+	went := b.went
+	b.went = nil
+	for _, m := range went {
+		r.sessionMoved(m)
 	}
 }
 

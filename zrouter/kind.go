@@ -158,8 +158,12 @@ func Handle[S, Q, R any, PQ message[Q], PR message[R]](fn func(c *Context[S], re
 func HandleTell[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error, opts ...HandlerOption) Handler[S] {
 	h := Handler[S]{opts: options(opts)}
 	h.key, h.err = zmsg.KeyFieldOf(PQ(nil))
-	if _, ok := any(PQ(nil)).(*wirepb.SessionClosed); ok {
-		h.h = handleClosed(fn)
+	switch any(PQ(nil)).(type) {
+	case *wirepb.SessionClosed:
+		h.h = handleOfSession(fn, func(r *residence, m PQ) { r.sessionClosed(zmsg.ClosedSession(any(m).(*wirepb.SessionClosed))) })
+		return h
+	case *wirepb.SessionMoved:
+		h.h = handleOfSession(fn, func(r *residence, m PQ) { r.sessionMoved(any(m).(*wirepb.SessionMoved)) })
 		return h
 	}
 	h.h = zactor.HandleTell(func(zc *zactor.Context, msg PQ) error {
@@ -175,13 +179,14 @@ func HandleTell[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error, o
 	return h
 }
 
-// handleClosed makes the handler of the ends of sessions, which nobody sends a second time: what comes while the lease is not valid waits.
-func handleClosed[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error) zactor.Handler {
+// handleOfSession makes the handler of what befalls sessions, which nobody sends a second time: what comes while the lease is not valid waits. note
+// comes first.
+func handleOfSession[S, Q any, PQ message[Q]](fn func(c *Context[S], msg PQ) error, note func(*residence, PQ)) zactor.Handler {
 	return zactor.HandleTell(func(zc *zactor.Context, msg PQ) error {
 		c := zc.Actor().(*cell[S])
 		run := func() error {
 			defer c.res.unwind()
-			c.res.sessionClosed(zmsg.ClosedSession(any(msg).(*wirepb.SessionClosed)))
+			note(c.res, msg)
 			err := fn(&c.ctx, msg)
 			c.leave()
 			c.res.noOutcome()
@@ -253,15 +258,15 @@ func (k Kind[S]) spec() (*kind, error) {
 		handlers: make(map[uint32]handlerOptions), rules: make(map[uint32]rule), online: k.PullOnlineServer,
 	}
 	shared := &shared[S]{kind: k}
-	closed := false
+	closed, moved := false, false
 	for i, h := range k.Handlers {
 		if h.err != nil {
 			faults = append(faults, fmt.Errorf("zrouter: kind %q: handler %d: %w", k.Name, i, h.err))
 			continue
 		}
 		id := h.h.ID()
-		if id == zmsg.SessionClosedID {
-			closed = true // it comes by the actor's id, never by routing
+		if id == zmsg.SessionClosedID || id == zmsg.SessionMovedID {
+			closed, moved = closed || id == zmsg.SessionClosedID, moved || id == zmsg.SessionMovedID // they come by the actor's id, never by routing
 			shared.handlers = append(shared.handlers, h.h)
 			continue
 		}
@@ -285,6 +290,12 @@ func (k Kind[S]) spec() (*kind, error) {
 	if !closed { // bound sessions end also where that is nothing to the kind
 		shared.handlers = append(shared.handlers, zactor.HandleTell(func(zc *zactor.Context, e *wirepb.SessionClosed) error {
 			zc.Actor().(*cell[S]).res.sessionClosed(zmsg.ClosedSession(e))
+			return nil
+		}))
+	}
+	if !moved {
+		shared.handlers = append(shared.handlers, zactor.HandleTell(func(zc *zactor.Context, e *wirepb.SessionMoved) error {
+			zc.Actor().(*cell[S]).res.sessionMoved(e)
 			return nil
 		}))
 	}

@@ -23,6 +23,7 @@ func Key(user string) zmsg.Key { return zmsg.Key{Type: Type, ID: user} }
 const (
 	closeReplaced = 3504
 	closeRefused  = 3505
+	closeMoved    = 3506
 )
 
 // And those with which a gate leaves its clients behind; 0 is what the own node says of a gate that is gone.
@@ -54,6 +55,7 @@ func Kind(told ...uint32) zrouter.AnyKind {
 			zrouter.Handle(look, zrouter.InServer()),
 			zrouter.Handle(see, zrouter.InServer()),
 			zrouter.HandleTell(func(c *userContext, e *wirepb.SessionClosed) error { defer p.look(c); return p.closed(c, e) }),
+			zrouter.HandleTell(func(c *userContext, m *wirepb.SessionMoved) error { defer p.look(c); return moved(c, m) }),
 		},
 		Settings: zrouter.Settings{ObjectFreeTimeout: freeAfter},
 	}
@@ -98,8 +100,16 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 	var before *userpb.Login // that it goes on with
 	fresh := l.GetNumber() == 0
 	switch {
+	case req.GetHanded():
+		if i := findID(u.GetLogins(), s); i >= 0 && refOf(u.GetLogins()[i].GetSession()).Gen < s.Gen { // before the word that it has moved
+			return rename(c, u.GetLogins()[i], req)
+		}
+		fresh = false // what the directory knew is lost: the number decides
 	case req.GetResumes() != nil:
 		i := find(u.GetLogins(), refOf(req.GetResumes()))
+		if i < 0 { // where its gate has handed it over, but not the word of it
+			i = findID(u.GetLogins(), refOf(req.GetResumes()))
+		}
 		if i < 0 || u.GetLogins()[i].GetEnd() != nil || !proves(u.GetLogins()[i], req.GetClaim()) {
 			return &userpb.Bound{Admission: uint32(zmsg.Lapsed)}, nil
 		}
@@ -119,7 +129,7 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 		case before.GetLost():
 			u.Logins = slices.DeleteFunc(u.GetLogins(), func(o *userpb.Login) bool { return o == before })
 		default: // its gate lives, and did not answer the one where the client is
-			endLogin(c, before, closeReplaced, "continued at another gate")
+			endLogin(c, before, closeMoved, "continued at another gate")
 		}
 		u.Logins = insert(u.GetLogins(), l)
 		u.Last = max(u.GetLast(), l.GetNumber())
@@ -133,6 +143,35 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 		endLogin(c, l, code, text)
 	}
 	return &userpb.Bound{Number: l.GetNumber(), Admission: uint32(a)}, nil
+}
+
+// rename has a login go on by the name that its session has at the gate to which it was handed over.
+func rename(c *userContext, l *userpb.Login, req *userpb.Bind) (*userpb.Bound, error) {
+	before := refOf(l.GetSession())
+	l.Session = req.GetSession()
+	renew(l, req.GetProof())
+	c.Dirty()
+	if err := c.Unbind(before); err != nil {
+		return nil, err
+	}
+	return &userpb.Bound{Number: l.GetNumber(), Admission: uint32(endedBy(l))}, c.Bind(refOf(l.GetSession()))
+}
+
+// moved has a login go on by the name that its session has at another gate, to which zrouter has bound it.
+func moved(c *userContext, m *wirepb.SessionMoved) error {
+	u := c.State()
+	from, to := zmsg.MovedSession(m)
+	i := find(u.GetLogins(), from)
+	switch {
+	case i < 0:
+		return nil
+	case find(u.GetLogins(), to) >= 0: // it has said so itself
+		u.Logins = slices.Delete(u.GetLogins(), i, i+1)
+	default:
+		u.Logins[i].Session, u.Logins[i].Lost = wireOf(to), false
+	}
+	c.Dirty()
+	return nil
 }
 
 // endedBy is what a login is that is known.

@@ -24,6 +24,17 @@ func find(logins []*userpb.Login, s zmsg.SessionRef) int {
 	return slices.IndexFunc(logins, func(l *userpb.Login) bool { return refOf(l.GetSession()) == s })
 }
 
+// findID returns the newest login of a session by whatever name, -1 where there is none.
+func findID(logins []*userpb.Login, s zmsg.SessionRef) int {
+	at := -1
+	for i, l := range logins {
+		if l.GetSession().GetId() == s.ID && (at < 0 || l.GetSession().GetGeneration() > logins[at].GetSession().GetGeneration()) {
+			at = i
+		}
+	}
+	return at
+}
+
 // live are the logins whose clients can be reached: they are not being closed, and their gates are there.
 func live(logins []*userpb.Login) (out []*userpb.Login) {
 	for _, l := range logins {

@@ -46,7 +46,7 @@ func (u *Users) Bind(ctx context.Context, l zmsg.Login) (number uint64, a zmsg.A
 		WindowMs: uint32(l.Window.Milliseconds()), Proof: l.Proof, Claim: l.Claim,
 	}
 	if !l.Resumes.IsZero() {
-		req.Resumes = wireOf(l.Resumes)
+		req.Resumes, req.Handed = wireOf(l.Resumes), l.Handed
 	}
 	until := time.Now().Add(patience)
 	for wait := firstWait; ; wait = min(2*wait, mostWait) {

@@ -210,6 +210,8 @@ const (
 	SessionOp_SESSION_OP_UNBIND      SessionOp = 8  // and lets them go: body is a Binding
 	SessionOp_SESSION_OP_LOST        SessionOp = 9  // the object has left the sender's memory, and no other has it from there
 	SessionOp_SESSION_OP_ROUTE       SessionOp = 10 // where the session's messages of some ids go: body is a SessionRoute
+	SessionOp_SESSION_OP_RESPONSE    SessionOp = 11 // of a request that another gate took, which has handed the session over: seq; body is the frame as the client reads it
+	SessionOp_SESSION_OP_GROUPS      SessionOp = 12 // nothing more of what is published to the session's groups is sent on by the gate that has handed it over
 )
 
 // Enum value maps for SessionOp.
@@ -226,6 +228,8 @@ var (
 		8:  "SESSION_OP_UNBIND",
 		9:  "SESSION_OP_LOST",
 		10: "SESSION_OP_ROUTE",
+		11: "SESSION_OP_RESPONSE",
+		12: "SESSION_OP_GROUPS",
 	}
 	SessionOp_value = map[string]int32{
 		"SESSION_OP_UNSPECIFIED": 0,
@@ -239,6 +243,8 @@ var (
 		"SESSION_OP_UNBIND":      8,
 		"SESSION_OP_LOST":        9,
 		"SESSION_OP_ROUTE":       10,
+		"SESSION_OP_RESPONSE":    11,
+		"SESSION_OP_GROUPS":      12,
 	}
 )
 
@@ -267,6 +273,67 @@ func (x SessionOp) Number() protoreflect.EnumNumber {
 // Deprecated: Use SessionOp.Descriptor instead.
 func (SessionOp) EnumDescriptor() ([]byte, []int) {
 	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{3}
+}
+
+type HandoverResult int32
+
+const (
+	HandoverResult_HANDOVER_RESULT_UNSPECIFIED HandoverResult = 0
+	HandoverResult_HANDOVER_RESULT_STATE       HandoverResult = 1 // the asking gate has it from now on
+	HandoverResult_HANDOVER_RESULT_ELSEWHERE   HandoverResult = 2 // it was handed over to another gate
+	HandoverResult_HANDOVER_RESULT_ENDED       HandoverResult = 3
+	HandoverResult_HANDOVER_RESULT_INVALID     HandoverResult = 4 // it is not that client's
+	HandoverResult_HANDOVER_RESULT_USER        HandoverResult = 5 // nor that user's
+	HandoverResult_HANDOVER_RESULT_BUSY        HandoverResult = 6 // ask again
+)
+
+// Enum value maps for HandoverResult.
+var (
+	HandoverResult_name = map[int32]string{
+		0: "HANDOVER_RESULT_UNSPECIFIED",
+		1: "HANDOVER_RESULT_STATE",
+		2: "HANDOVER_RESULT_ELSEWHERE",
+		3: "HANDOVER_RESULT_ENDED",
+		4: "HANDOVER_RESULT_INVALID",
+		5: "HANDOVER_RESULT_USER",
+		6: "HANDOVER_RESULT_BUSY",
+	}
+	HandoverResult_value = map[string]int32{
+		"HANDOVER_RESULT_UNSPECIFIED": 0,
+		"HANDOVER_RESULT_STATE":       1,
+		"HANDOVER_RESULT_ELSEWHERE":   2,
+		"HANDOVER_RESULT_ENDED":       3,
+		"HANDOVER_RESULT_INVALID":     4,
+		"HANDOVER_RESULT_USER":        5,
+		"HANDOVER_RESULT_BUSY":        6,
+	}
+)
+
+func (x HandoverResult) Enum() *HandoverResult {
+	p := new(HandoverResult)
+	*p = x
+	return p
+}
+
+func (x HandoverResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HandoverResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_zgame_v1_wire_proto_enumTypes[4].Descriptor()
+}
+
+func (HandoverResult) Type() protoreflect.EnumType {
+	return &file_zgame_v1_wire_proto_enumTypes[4]
+}
+
+func (x HandoverResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HandoverResult.Descriptor instead.
+func (HandoverResult) EnumDescriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{4}
 }
 
 // Packet is one websocket message: binary carries it as protobuf, text as protobuf JSON.
@@ -1388,7 +1455,7 @@ type Envelope struct {
 	OwnerEpoch    uint64 `protobuf:"varint,31,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
 	Once          string `protobuf:"bytes,32,opt,name=once,proto3" json:"once,omitempty"`  // the request's idempotency key, at most 128 bytes; empty: none
 	Of            string `protobuf:"bytes,34,opt,name=of,proto3" json:"of,omitempty"`      // session push of class latest: what it tells the latest of; it replaces one of the same id and the same `of`
-	Push          uint64 `protobuf:"varint,33,opt,name=push,proto3" json:"push,omitempty"` // session push of an object: its number at this gate, from 1; bind: the last before; 0: of no object
+	Push          uint64 `protobuf:"varint,33,opt,name=push,proto3" json:"push,omitempty"` // session push of an object: its number at this gate, from 1; bind: the last before; publish to a group: the node's number of it; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1884,6 +1951,839 @@ func (x *ObjectKey) GetId() string {
 	return ""
 }
 
+// HandoverAsk is what a gate asks another one for: the session that the envelope names, for the client that has its token.
+type HandoverAsk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`                      // of the token
+	LastPush      uint64                 `protobuf:"varint,3,opt,name=last_push,json=lastPush,proto3" json:"last_push,omitempty"` // that the client has
+	Text          bool                   `protobuf:"varint,4,opt,name=text,proto3" json:"text,omitempty"`                         // the client's codec
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandoverAsk) Reset() {
+	*x = HandoverAsk{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandoverAsk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandoverAsk) ProtoMessage() {}
+
+func (x *HandoverAsk) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandoverAsk.ProtoReflect.Descriptor instead.
+func (*HandoverAsk) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *HandoverAsk) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *HandoverAsk) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+func (x *HandoverAsk) GetLastPush() uint64 {
+	if x != nil {
+		return x.LastPush
+	}
+	return 0
+}
+
+func (x *HandoverAsk) GetText() bool {
+	if x != nil {
+		return x.Text
+	}
+	return false
+}
+
+// HandoverAnswer is a session's state, or why there is none.
+type HandoverAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        HandoverResult         `protobuf:"varint,1,opt,name=result,proto3,enum=zgame.v1.HandoverResult" json:"result,omitempty"`
+	State         *SessionState          `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"` // elsewhere: where it is
+	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Generation    uint32                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
+	Code          uint32                 `protobuf:"varint,6,opt,name=code,proto3" json:"code,omitempty"` // ended: how, as the client would have been told
+	Text          string                 `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandoverAnswer) Reset() {
+	*x = HandoverAnswer{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandoverAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandoverAnswer) ProtoMessage() {}
+
+func (x *HandoverAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandoverAnswer.ProtoReflect.Descriptor instead.
+func (*HandoverAnswer) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *HandoverAnswer) GetResult() HandoverResult {
+	if x != nil {
+		return x.Result
+	}
+	return HandoverResult_HANDOVER_RESULT_UNSPECIFIED
+}
+
+func (x *HandoverAnswer) GetState() *SessionState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+func (x *HandoverAnswer) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *HandoverAnswer) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *HandoverAnswer) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *HandoverAnswer) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *HandoverAnswer) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// SessionState is all that a gate knows of a session.
+type SessionState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Client        string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
+	WindowMs      uint32                 `protobuf:"varint,3,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"`
+	Text          bool                   `protobuf:"varint,4,opt,name=text,proto3" json:"text,omitempty"`
+	Login         uint64                 `protobuf:"varint,5,opt,name=login,proto3" json:"login,omitempty"`                                 // the number that the directory gave it
+	Pushes        uint64                 `protobuf:"varint,6,opt,name=pushes,proto3" json:"pushes,omitempty"`                               // number of the last push
+	LastSeq       uint64                 `protobuf:"varint,7,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`              // the greatest seq of a request so far
+	Shown         bool                   `protobuf:"varint,8,opt,name=shown,proto3" json:"shown,omitempty"`                                 // the client has shown that it has a token
+	Kept          []*KeptRecord          `protobuf:"bytes,9,rep,name=kept,proto3" json:"kept,omitempty"`                                    // what was sent and is not known to have arrived, in its order
+	Gone          uint64                 `protobuf:"varint,10,opt,name=gone,proto3" json:"gone,omitempty"`                                  // number of the newest push that is not among them any more
+	Blind         bool                   `protobuf:"varint,11,opt,name=blind,proto3" json:"blind,omitempty"`                                // a notice is missing
+	BlindBefore   uint64                 `protobuf:"varint,12,opt,name=blind_before,json=blindBefore,proto3" json:"blind_before,omitempty"` // likewise: number of the last push that was sent before it, at least
+	Latest        []*WaitingPush         `protobuf:"bytes,13,rep,name=latest,proto3" json:"latest,omitempty"`
+	Pending       []*PendingRequest      `protobuf:"bytes,14,rep,name=pending,proto3" json:"pending,omitempty"`
+	Groups        []string               `protobuf:"bytes,15,rep,name=groups,proto3" json:"groups,omitempty"`
+	Routes        []*SessionRoute        `protobuf:"bytes,16,rep,name=routes,proto3" json:"routes,omitempty"`       // each with one id
+	Objects       []*BoundTo             `protobuf:"bytes,17,rep,name=objects,proto3" json:"objects,omitempty"`     // the oldest first
+	Published     []*Published           `protobuf:"bytes,18,rep,name=published,proto3" json:"published,omitempty"` // to its groups of late, which it has had
+	Secret        []byte                 `protobuf:"bytes,19,opt,name=secret,proto3" json:"secret,omitempty"`       // of the token that the client has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionState) Reset() {
+	*x = SessionState{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionState) ProtoMessage() {}
+
+func (x *SessionState) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionState.ProtoReflect.Descriptor instead.
+func (*SessionState) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SessionState) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SessionState) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *SessionState) GetWindowMs() uint32 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+func (x *SessionState) GetText() bool {
+	if x != nil {
+		return x.Text
+	}
+	return false
+}
+
+func (x *SessionState) GetLogin() uint64 {
+	if x != nil {
+		return x.Login
+	}
+	return 0
+}
+
+func (x *SessionState) GetPushes() uint64 {
+	if x != nil {
+		return x.Pushes
+	}
+	return 0
+}
+
+func (x *SessionState) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+func (x *SessionState) GetShown() bool {
+	if x != nil {
+		return x.Shown
+	}
+	return false
+}
+
+func (x *SessionState) GetKept() []*KeptRecord {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+func (x *SessionState) GetGone() uint64 {
+	if x != nil {
+		return x.Gone
+	}
+	return 0
+}
+
+func (x *SessionState) GetBlind() bool {
+	if x != nil {
+		return x.Blind
+	}
+	return false
+}
+
+func (x *SessionState) GetBlindBefore() uint64 {
+	if x != nil {
+		return x.BlindBefore
+	}
+	return 0
+}
+
+func (x *SessionState) GetLatest() []*WaitingPush {
+	if x != nil {
+		return x.Latest
+	}
+	return nil
+}
+
+func (x *SessionState) GetPending() []*PendingRequest {
+	if x != nil {
+		return x.Pending
+	}
+	return nil
+}
+
+func (x *SessionState) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *SessionState) GetRoutes() []*SessionRoute {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *SessionState) GetObjects() []*BoundTo {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *SessionState) GetPublished() []*Published {
+	if x != nil {
+		return x.Published
+	}
+	return nil
+}
+
+func (x *SessionState) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
+// Published names one publish to a group: what its node counts.
+type Published struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Published) Reset() {
+	*x = Published{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Published) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Published) ProtoMessage() {}
+
+func (x *Published) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Published.ProtoReflect.Descriptor instead.
+func (*Published) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Published) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Published) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Published) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+type KeptRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`     // 0 a push, 1 a response, 2 a notice, 3 a response of a connection before
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // of a push; seq of a response's request
+	Id            uint32                 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"` // of a push; else the frame as the client reads it
+	AgeMs         uint32                 `protobuf:"varint,5,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptRecord) Reset() {
+	*x = KeptRecord{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptRecord) ProtoMessage() {}
+
+func (x *KeptRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
+func (*KeptRecord) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *KeptRecord) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *KeptRecord) GetAgeMs() uint32 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+type WaitingPush struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Of            string                 `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`
+	Body          []byte                 `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingPush) Reset() {
+	*x = WaitingPush{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingPush) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingPush) ProtoMessage() {}
+
+func (x *WaitingPush) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingPush.ProtoReflect.Descriptor instead.
+func (*WaitingPush) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WaitingPush) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *WaitingPush) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *WaitingPush) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+// PendingRequest waits for its response.
+type PendingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	LeftMs        uint32                 `protobuf:"varint,2,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"` // until its deadline
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingRequest) Reset() {
+	*x = PendingRequest{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingRequest) ProtoMessage() {}
+
+func (x *PendingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingRequest.ProtoReflect.Descriptor instead.
+func (*PendingRequest) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PendingRequest) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PendingRequest) GetLeftMs() uint32 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
+}
+
+// BoundTo is an object that the session is bound to.
+type BoundTo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *ObjectKey             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // the newest owner that the gate has heard of
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`        // and who that is
+	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Actor         uint64                 `protobuf:"varint,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BoundTo) Reset() {
+	*x = BoundTo{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BoundTo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BoundTo) ProtoMessage() {}
+
+func (x *BoundTo) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BoundTo.ProtoReflect.Descriptor instead.
+func (*BoundTo) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *BoundTo) GetKey() *ObjectKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *BoundTo) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *BoundTo) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *BoundTo) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *BoundTo) GetActor() uint64 {
+	if x != nil {
+		return x.Actor
+	}
+	return 0
+}
+
+// MovesTo says, to all nodes, that a session goes to another gate.
+type MovesTo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gate          string                 `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Generation    uint32                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"` // that it has there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MovesTo) Reset() {
+	*x = MovesTo{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovesTo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovesTo) ProtoMessage() {}
+
+func (x *MovesTo) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovesTo.ProtoReflect.Descriptor instead.
+func (*MovesTo) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MovesTo) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *MovesTo) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *MovesTo) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// SessionMoved tells an actor that a session it watches, or an object that it is bound to, goes on at another gate: by the same id, in a later generation. What is sent to it by the old
+// name still arrives.
+type SessionMoved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Generation    uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // before
+	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	GateEpoch     uint64                 `protobuf:"varint,4,opt,name=gate_epoch,json=gateEpoch,proto3" json:"gate_epoch,omitempty"`
+	NewGeneration uint32                 `protobuf:"varint,5,opt,name=new_generation,json=newGeneration,proto3" json:"new_generation,omitempty"`
+	NewGate       string                 `protobuf:"bytes,6,opt,name=new_gate,json=newGate,proto3" json:"new_gate,omitempty"`
+	NewGateEpoch  uint64                 `protobuf:"varint,7,opt,name=new_gate_epoch,json=newGateEpoch,proto3" json:"new_gate_epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionMoved) Reset() {
+	*x = SessionMoved{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionMoved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionMoved) ProtoMessage() {}
+
+func (x *SessionMoved) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionMoved.ProtoReflect.Descriptor instead.
+func (*SessionMoved) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SessionMoved) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *SessionMoved) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *SessionMoved) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *SessionMoved) GetGateEpoch() uint64 {
+	if x != nil {
+		return x.GateEpoch
+	}
+	return 0
+}
+
+func (x *SessionMoved) GetNewGeneration() uint32 {
+	if x != nil {
+		return x.NewGeneration
+	}
+	return 0
+}
+
+func (x *SessionMoved) GetNewGate() string {
+	if x != nil {
+		return x.NewGate
+	}
+	return ""
+}
+
+func (x *SessionMoved) GetNewGateEpoch() uint64 {
+	if x != nil {
+		return x.NewGateEpoch
+	}
+	return 0
+}
+
 // SessionClosed tells an actor that a session it watches has ended.
 type SessionClosed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1900,7 +2800,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[17]
+	mi := &file_zgame_v1_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2812,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[17]
+	mi := &file_zgame_v1_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2825,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{17}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionClosed) GetSession() uint64 {
@@ -2127,7 +3027,84 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\tObjectKey\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\rR\x04type\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\rR\x04zone\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"\xc2\x01\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"j\n" +
+	"\vHandoverAsk\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x1b\n" +
+	"\tlast_push\x18\x03 \x01(\x04R\blastPush\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\bR\x04text\"\xe2\x01\n" +
+	"\x0eHandoverAnswer\x120\n" +
+	"\x06result\x18\x01 \x01(\x0e2\x18.zgame.v1.HandoverResultR\x06result\x12,\n" +
+	"\x05state\x18\x02 \x01(\v2\x16.zgame.v1.SessionStateR\x05state\x12\x12\n" +
+	"\x04gate\x18\x03 \x01(\tR\x04gate\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\rR\n" +
+	"generation\x12\x12\n" +
+	"\x04code\x18\x06 \x01(\rR\x04code\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\xe4\x04\n" +
+	"\fSessionState\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
+	"\x06client\x18\x02 \x01(\tR\x06client\x12\x1b\n" +
+	"\twindow_ms\x18\x03 \x01(\rR\bwindowMs\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\bR\x04text\x12\x14\n" +
+	"\x05login\x18\x05 \x01(\x04R\x05login\x12\x16\n" +
+	"\x06pushes\x18\x06 \x01(\x04R\x06pushes\x12\x19\n" +
+	"\blast_seq\x18\a \x01(\x04R\alastSeq\x12\x14\n" +
+	"\x05shown\x18\b \x01(\bR\x05shown\x12(\n" +
+	"\x04kept\x18\t \x03(\v2\x14.zgame.v1.KeptRecordR\x04kept\x12\x12\n" +
+	"\x04gone\x18\n" +
+	" \x01(\x04R\x04gone\x12\x14\n" +
+	"\x05blind\x18\v \x01(\bR\x05blind\x12!\n" +
+	"\fblind_before\x18\f \x01(\x04R\vblindBefore\x12-\n" +
+	"\x06latest\x18\r \x03(\v2\x15.zgame.v1.WaitingPushR\x06latest\x122\n" +
+	"\apending\x18\x0e \x03(\v2\x18.zgame.v1.PendingRequestR\apending\x12\x16\n" +
+	"\x06groups\x18\x0f \x03(\tR\x06groups\x12.\n" +
+	"\x06routes\x18\x10 \x03(\v2\x16.zgame.v1.SessionRouteR\x06routes\x12+\n" +
+	"\aobjects\x18\x11 \x03(\v2\x11.zgame.v1.BoundToR\aobjects\x121\n" +
+	"\tpublished\x18\x12 \x03(\v2\x13.zgame.v1.PublishedR\tpublished\x12\x16\n" +
+	"\x06secret\x18\x13 \x01(\fR\x06secret\"M\n" +
+	"\tPublished\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"s\n" +
+	"\n" +
+	"KeptRecord\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\rR\x02id\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\x12\x15\n" +
+	"\x06age_ms\x18\x05 \x01(\rR\x05ageMs\"A\n" +
+	"\vWaitingPush\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x12\n" +
+	"\x04body\x18\x03 \x01(\fR\x04body\";\n" +
+	"\x0ePendingRequest\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x17\n" +
+	"\aleft_ms\x18\x02 \x01(\rR\x06leftMs\"\x8a\x01\n" +
+	"\aBoundTo\x12%\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.zgame.v1.ObjectKeyR\x03key\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\x04R\x05actor\"S\n" +
+	"\aMovesTo\x12\x12\n" +
+	"\x04gate\x18\x01 \x01(\tR\x04gate\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\rR\n" +
+	"generation\"\xe9\x01\n" +
+	"\fSessionMoved\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\rR\n" +
+	"generation\x12\x12\n" +
+	"\x04gate\x18\x03 \x01(\tR\x04gate\x12\x1d\n" +
+	"\n" +
+	"gate_epoch\x18\x04 \x01(\x04R\tgateEpoch\x12%\n" +
+	"\x0enew_generation\x18\x05 \x01(\rR\rnewGeneration\x12\x19\n" +
+	"\bnew_gate\x18\x06 \x01(\tR\anewGate\x12$\n" +
+	"\x0enew_gate_epoch\x18\a \x01(\x04R\fnewGateEpoch:\x04\xe0\xe0\x18\r\"\xc2\x01\n" +
 	"\rSessionClosed\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +
@@ -2158,7 +3135,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x13ENVELOPE_KIND_REPLY\x10\x02\x12\x19\n" +
 	"\x15ENVELOPE_KIND_SESSION\x10\x03\x12\x18\n" +
 	"\x14ENVELOPE_KIND_OBJECT\x10\x04\x12\x19\n" +
-	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\x81\x02\n" +
+	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\xb1\x02\n" +
 	"\tSessionOp\x12\x1a\n" +
 	"\x16SESSION_OP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSESSION_OP_PUSH\x10\x01\x12\x13\n" +
@@ -2171,7 +3148,17 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x11SESSION_OP_UNBIND\x10\b\x12\x13\n" +
 	"\x0fSESSION_OP_LOST\x10\t\x12\x14\n" +
 	"\x10SESSION_OP_ROUTE\x10\n" +
-	"B\x13Z\x11zgame/zmsg/wirepbb\x06proto3"
+	"\x12\x17\n" +
+	"\x13SESSION_OP_RESPONSE\x10\v\x12\x15\n" +
+	"\x11SESSION_OP_GROUPS\x10\f*\xd7\x01\n" +
+	"\x0eHandoverResult\x12\x1f\n" +
+	"\x1bHANDOVER_RESULT_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15HANDOVER_RESULT_STATE\x10\x01\x12\x1d\n" +
+	"\x19HANDOVER_RESULT_ELSEWHERE\x10\x02\x12\x19\n" +
+	"\x15HANDOVER_RESULT_ENDED\x10\x03\x12\x1b\n" +
+	"\x17HANDOVER_RESULT_INVALID\x10\x04\x12\x18\n" +
+	"\x14HANDOVER_RESULT_USER\x10\x05\x12\x18\n" +
+	"\x14HANDOVER_RESULT_BUSY\x10\x06B\x13Z\x11zgame/zmsg/wirepbb\x06proto3"
 
 var (
 	file_zgame_v1_wire_proto_rawDescOnce sync.Once
@@ -2185,58 +3172,78 @@ func file_zgame_v1_wire_proto_rawDescGZIP() []byte {
 	return file_zgame_v1_wire_proto_rawDescData
 }
 
-var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_zgame_v1_wire_proto_goTypes = []any{
 	(FrameKind)(0),          // 0: zgame.v1.FrameKind
 	(ResumeRefusal)(0),      // 1: zgame.v1.ResumeRefusal
 	(EnvelopeKind)(0),       // 2: zgame.v1.EnvelopeKind
 	(SessionOp)(0),          // 3: zgame.v1.SessionOp
-	(*Packet)(nil),          // 4: zgame.v1.Packet
-	(*Frame)(nil),           // 5: zgame.v1.Frame
-	(*Control)(nil),         // 6: zgame.v1.Control
-	(*Hello)(nil),           // 7: zgame.v1.Hello
-	(*Welcome)(nil),         // 8: zgame.v1.Welcome
-	(*Ping)(nil),            // 9: zgame.v1.Ping
-	(*Pong)(nil),            // 10: zgame.v1.Pong
-	(*Ack)(nil),             // 11: zgame.v1.Ack
-	(*Goaway)(nil),          // 12: zgame.v1.Goaway
-	(*Closing)(nil),         // 13: zgame.v1.Closing
-	(*Gap)(nil),             // 14: zgame.v1.Gap
-	(*Warning)(nil),         // 15: zgame.v1.Warning
-	(*Batch)(nil),           // 16: zgame.v1.Batch
-	(*Envelope)(nil),        // 17: zgame.v1.Envelope
-	(*Binding)(nil),         // 18: zgame.v1.Binding
-	(*SessionRoute)(nil),    // 19: zgame.v1.SessionRoute
-	(*ObjectKey)(nil),       // 20: zgame.v1.ObjectKey
-	(*SessionClosed)(nil),   // 21: zgame.v1.SessionClosed
-	(*structpb.Struct)(nil), // 22: google.protobuf.Struct
+	(HandoverResult)(0),     // 4: zgame.v1.HandoverResult
+	(*Packet)(nil),          // 5: zgame.v1.Packet
+	(*Frame)(nil),           // 6: zgame.v1.Frame
+	(*Control)(nil),         // 7: zgame.v1.Control
+	(*Hello)(nil),           // 8: zgame.v1.Hello
+	(*Welcome)(nil),         // 9: zgame.v1.Welcome
+	(*Ping)(nil),            // 10: zgame.v1.Ping
+	(*Pong)(nil),            // 11: zgame.v1.Pong
+	(*Ack)(nil),             // 12: zgame.v1.Ack
+	(*Goaway)(nil),          // 13: zgame.v1.Goaway
+	(*Closing)(nil),         // 14: zgame.v1.Closing
+	(*Gap)(nil),             // 15: zgame.v1.Gap
+	(*Warning)(nil),         // 16: zgame.v1.Warning
+	(*Batch)(nil),           // 17: zgame.v1.Batch
+	(*Envelope)(nil),        // 18: zgame.v1.Envelope
+	(*Binding)(nil),         // 19: zgame.v1.Binding
+	(*SessionRoute)(nil),    // 20: zgame.v1.SessionRoute
+	(*ObjectKey)(nil),       // 21: zgame.v1.ObjectKey
+	(*HandoverAsk)(nil),     // 22: zgame.v1.HandoverAsk
+	(*HandoverAnswer)(nil),  // 23: zgame.v1.HandoverAnswer
+	(*SessionState)(nil),    // 24: zgame.v1.SessionState
+	(*Published)(nil),       // 25: zgame.v1.Published
+	(*KeptRecord)(nil),      // 26: zgame.v1.KeptRecord
+	(*WaitingPush)(nil),     // 27: zgame.v1.WaitingPush
+	(*PendingRequest)(nil),  // 28: zgame.v1.PendingRequest
+	(*BoundTo)(nil),         // 29: zgame.v1.BoundTo
+	(*MovesTo)(nil),         // 30: zgame.v1.MovesTo
+	(*SessionMoved)(nil),    // 31: zgame.v1.SessionMoved
+	(*SessionClosed)(nil),   // 32: zgame.v1.SessionClosed
+	(*structpb.Struct)(nil), // 33: google.protobuf.Struct
 }
 var file_zgame_v1_wire_proto_depIdxs = []int32{
-	5,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
+	6,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
 	0,  // 1: zgame.v1.Frame.kind:type_name -> zgame.v1.FrameKind
-	6,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
-	22, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
-	7,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
-	8,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
-	9,  // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
-	10, // 7: zgame.v1.Control.pong:type_name -> zgame.v1.Pong
-	11, // 8: zgame.v1.Control.ack:type_name -> zgame.v1.Ack
-	12, // 9: zgame.v1.Control.goaway:type_name -> zgame.v1.Goaway
-	13, // 10: zgame.v1.Control.closing:type_name -> zgame.v1.Closing
-	14, // 11: zgame.v1.Control.gap:type_name -> zgame.v1.Gap
-	15, // 12: zgame.v1.Control.warning:type_name -> zgame.v1.Warning
+	7,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
+	33, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
+	8,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
+	9,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
+	10, // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
+	11, // 7: zgame.v1.Control.pong:type_name -> zgame.v1.Pong
+	12, // 8: zgame.v1.Control.ack:type_name -> zgame.v1.Ack
+	13, // 9: zgame.v1.Control.goaway:type_name -> zgame.v1.Goaway
+	14, // 10: zgame.v1.Control.closing:type_name -> zgame.v1.Closing
+	15, // 11: zgame.v1.Control.gap:type_name -> zgame.v1.Gap
+	16, // 12: zgame.v1.Control.warning:type_name -> zgame.v1.Warning
 	1,  // 13: zgame.v1.Welcome.refused:type_name -> zgame.v1.ResumeRefusal
-	17, // 14: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
+	18, // 14: zgame.v1.Batch.envelopes:type_name -> zgame.v1.Envelope
 	2,  // 15: zgame.v1.Envelope.kind:type_name -> zgame.v1.EnvelopeKind
 	3,  // 16: zgame.v1.Envelope.op:type_name -> zgame.v1.SessionOp
-	20, // 17: zgame.v1.SessionRoute.object:type_name -> zgame.v1.ObjectKey
-	20, // 18: zgame.v1.SessionRoute.by:type_name -> zgame.v1.ObjectKey
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	21, // 17: zgame.v1.SessionRoute.object:type_name -> zgame.v1.ObjectKey
+	21, // 18: zgame.v1.SessionRoute.by:type_name -> zgame.v1.ObjectKey
+	4,  // 19: zgame.v1.HandoverAnswer.result:type_name -> zgame.v1.HandoverResult
+	24, // 20: zgame.v1.HandoverAnswer.state:type_name -> zgame.v1.SessionState
+	26, // 21: zgame.v1.SessionState.kept:type_name -> zgame.v1.KeptRecord
+	27, // 22: zgame.v1.SessionState.latest:type_name -> zgame.v1.WaitingPush
+	28, // 23: zgame.v1.SessionState.pending:type_name -> zgame.v1.PendingRequest
+	20, // 24: zgame.v1.SessionState.routes:type_name -> zgame.v1.SessionRoute
+	29, // 25: zgame.v1.SessionState.objects:type_name -> zgame.v1.BoundTo
+	25, // 26: zgame.v1.SessionState.published:type_name -> zgame.v1.Published
+	21, // 27: zgame.v1.BoundTo.key:type_name -> zgame.v1.ObjectKey
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_zgame_v1_wire_proto_init() }
@@ -2260,8 +3267,8 @@ func file_zgame_v1_wire_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_v1_wire_proto_rawDesc), len(file_zgame_v1_wire_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   18,
+			NumEnums:      5,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

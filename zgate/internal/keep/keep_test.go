@@ -28,6 +28,7 @@ func TestNothingIsLostInSilence(t *testing.T) {
 			"ack":      m.ack,
 			"cut":      m.cut,
 			"ask":      m.ask,
+			"handover": m.handover,
 			"time":     func(t *rapid.T) { m.now += int64(rapid.IntRange(1, 400).Draw(t, "passes")) },
 			"":         m.check,
 		})
@@ -68,6 +69,29 @@ func (m *model) body(t *rapid.T, what string) []byte {
 	size := rapid.SampledFrom([]int{0, 1, 20, 60, 300, smallChunk, largeChunk - 10, largeChunk + 10}).Draw(t, "size")
 	b := append([]byte(what), bytes.Repeat([]byte{'x'}, size)...)
 	return b
+}
+
+// handover has another log go on, with what this one has exported.
+func (m *model) handover(t *rapid.T) {
+	state := m.log.Export(m.now)
+	m.now += 5 // it takes its time
+	var other Log
+	other.Import(&state, m.now)
+	m.now -= 5
+	if other.Len() != m.log.Len() || other.Bytes() != m.log.Bytes() || other.Gone() != m.log.Gone() {
+		t.Fatalf("%d records and %d bytes become %d and %d", m.log.Len(), m.log.Bytes(), other.Len(), other.Bytes())
+	}
+	again := other.Export(m.now + 5)
+	if again.Gone != state.Gone || again.Blind != state.Blind || again.Before != state.Before || !slices.EqualFunc(again.Records, state.Records, sameRecord) {
+		t.Fatalf("exported %+v, and then %+v", state, again)
+	}
+	m.log.Clear()
+	m.log = other
+}
+
+// sameRecord compares; ages are those of the newest record of a piece of memory.
+func sameRecord(a, b Record) bool {
+	return a.Kind == b.Kind && a.N == b.N && a.ID == b.ID && bytes.Equal(a.Body, b.Body) && a.Age <= b.Age
 }
 
 func (m *model) trim() { m.log.Trim(&m.lim, m.now) }

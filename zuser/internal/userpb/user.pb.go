@@ -343,6 +343,7 @@ type Bind struct {
 	Proof         []byte                 `protobuf:"bytes,6,opt,name=proof,proto3" json:"proof,omitempty"`
 	Resumes       *Session               `protobuf:"bytes,7,opt,name=resumes,proto3" json:"resumes,omitempty"` // the session of another gate that this one goes on with
 	Claim         []byte                 `protobuf:"bytes,8,opt,name=claim,proto3" json:"claim,omitempty"`     // proof of that one's client
+	Handed        bool                   `protobuf:"varint,9,opt,name=handed,proto3" json:"handed,omitempty"`  // the gate of resumes has handed its session over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -431,6 +432,13 @@ func (x *Bind) GetClaim() []byte {
 		return x.Claim
 	}
 	return nil
+}
+
+func (x *Bind) GetHanded() bool {
+	if x != nil {
+		return x.Handed
+	}
+	return false
 }
 
 type Bound struct {
@@ -748,7 +756,7 @@ const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"-\n" +
 	"\x03End\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xfd\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x95\x02\n" +
 	"\x04Bind\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.zgame.user.v1.SessionR\asession\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x12\n" +
@@ -757,7 +765,8 @@ const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\twindow_ms\x18\x05 \x01(\rR\bwindowMs\x12\x14\n" +
 	"\x05proof\x18\x06 \x01(\fR\x05proof\x120\n" +
 	"\aresumes\x18\a \x01(\v2\x16.zgame.user.v1.SessionR\aresumes\x12\x14\n" +
-	"\x05claim\x18\b \x01(\fR\x05claim:\x04\xe0\xe0\x18\x14\"C\n" +
+	"\x05claim\x18\b \x01(\fR\x05claim\x12\x16\n" +
+	"\x06handed\x18\t \x01(\bR\x06handed:\x04\xe0\xe0\x18\x14\"C\n" +
 	"\x05Bound\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
 	"\tadmission\x18\x02 \x01(\rR\tadmission:\x04\xe0\xe0\x18\x15\"V\n" +

@@ -1,0 +1,271 @@
+package zgate
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
+)
+
+// doEarly does the first of what waits; false: there was nothing, and nothing waits any more.
+func (s *Session) doEarly() bool {
+	c := s.lock()
+	a := s.resume.arrival
+	if len(a.ops) == 0 {
+		s.resume.arrival = nil
+		s.resume.arriving.Store(false)
+		s.wakeLocked()
+		c.q.mu.Unlock()
+		return false
+	}
+	do := a.ops[0]
+	a.ops = a.ops[1:]
+	c.q.mu.Unlock()
+	do()
+	return true
+}
+
+// arrival is a session that another gate is asked for. It has a name and its place in the table, but no state: what comes for it waits, and is
+// done in its order when the state is there. Guarded by the lock of the session's connection, which is none that anybody is at.
+type arrival struct {
+	instead *Session // whose place in the table it has taken; nil: nobody's; guarded by the table
+
+	pushes []*encoded
+	bytes  int      // of pushes
+	lost   bool     // some are missing: the client is told of a gap
+	ops    []func() // what else there is to do
+}
+
+// coming makes a place for the session that is to come from ref's gate. nil: there is one of the id, or no room.
+func (g *Gate) coming(user string, before, ref zmsg.SessionRef, text bool, window time.Duration) (*Session, *violation) {
+	if g.active.Load() >= int64(g.cfg.MaxSessions) || g.suspended.Load() >= int64(g.cfg.MaxSuspended) {
+		return nil, &violation{CloseOverloaded, "the gate is full"}
+	}
+	c := &conn{g: g}
+	c.timer.conn = c
+	c.text.Store(text)
+	c.closingNow.Store(true)
+	c.phase.Store(phaseGone)
+	c.q.dead, c.q.closing, c.q.closed = true, true, ending{closedLost, "it has come from another gate"}
+	s := &Session{g: g, user: user, ref: ref, state: stateComing, resume: &resumption{window: window, came: &before, arrival: new(arrival)}}
+	s.resume.arriving.Store(true)
+	s.rate = newRates(g.allowed, g.now())
+	s.c.Store(c)
+	c.session.Store(s)
+	if !g.sessions.put(s) {
+		return nil, nil
+	}
+	g.count.Sessions.Inc()
+	return s, nil
+}
+
+// pushLaterLocked keeps e until the session's state is there. It may be too much: then the client is told of a gap.
+func (s *Session) pushLaterLocked(e *encoded) {
+	a := s.resume.arrival
+	if len(a.pushes) >= s.g.cfg.KeepCount || a.bytes+e.weight() > s.g.cfg.KeepBytes || a.lost {
+		a.lost = true
+		s.g.count.dropKept.Inc()
+		return
+	}
+	x := *e
+	x.keep()
+	a.pushes = append(a.pushes, &x)
+	a.bytes += x.weight()
+}
+
+// later has do done when the session's state is there; false: it is.
+func (s *Session) later(do func()) bool {
+	if s.resume == nil || !s.resume.arriving.Load() {
+		return false
+	}
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	a := s.resume.arrival
+	switch {
+	case a == nil:
+		return false
+	case len(a.ops) >= s.g.cfg.KeepCount:
+		s.g.count.dropKept.Inc()
+	default:
+		a.ops = append(a.ops, do)
+	}
+	return true
+}
+
+// settle makes w the session's state, and does what has waited: it is suspended then, for its client to come back. false: it is no longer waited for.
+func (s *Session) settle(w *wirepb.SessionState, before *token) bool {
+	g, c := s.g, s.lock()
+	if s.state != stateComing {
+		c.q.mu.Unlock()
+		return false
+	}
+	r := s.resume
+	s.importLocked(c, w)
+	r.secret = before.secret
+	r.until = g.now() + int64(r.window)
+	s.state = stateSuspended
+	g.suspended.Add(1)
+	g.count.Suspended.Inc()
+	for _, p := range r.arrival.pushes {
+		_ = s.awayLocked(c, p)
+	}
+	r.arrival.pushes = nil
+	if r.arrival.lost {
+		r.log.Miss(s.pushes)
+	}
+	c.q.mu.Unlock()
+	for _, b := range w.GetObjects() {
+		g.objects.arrive(s, b)
+	}
+	for s.doEarly() {
+	}
+	g.wheel.schedule(&c.timer, min(s.requests.next(), g.now()+int64(r.window)))
+	g.count.handTaken.Inc()
+	s.joinAgain(w.GetGroups(), before.ref)
+	if g.cfg.Directory != nil {
+		g.rebinds.add(g, s)
+	}
+	return true
+}
+
+// joinAgain makes the session a member of its groups here, and tells the gate before when all that is published to them arrives.
+func (s *Session) joinAgain(groups []string, before zmsg.SessionRef) {
+	left := make(chan struct{}, len(groups))
+	n := 0
+	for _, name := range groups {
+		if s.g.groups.join(s, name, func(error) { left <- struct{}{} }) == nil { // one that fails is tried again, as for any group
+			n++
+		}
+	}
+	if n == 0 {
+		s.g.cfg.Peers.Taken(before)
+		return
+	}
+	if !s.g.enlist() {
+		s.g.cfg.Peers.Taken(before)
+		return
+	}
+	// Owned by the gate; ends when the subscriptions are there, within publishOverlap; Shutdown waits for it.
+	go func() {
+		defer s.g.wg.Done()
+		late := time.NewTimer(publishOverlap)
+		defer late.Stop()
+		for n > 0 {
+			select {
+			case <-left:
+				n--
+			case <-late.C:
+				n = 0
+			case <-s.g.leaving:
+				n = 0
+			}
+		}
+		s.g.cfg.Peers.Taken(before)
+	}()
+}
+
+// notCome takes the place of a session away that does not come.
+func (s *Session) notCome() {
+	g, c := s.g, s.lock()
+	if s.state != stateComing {
+		c.q.mu.Unlock()
+		return
+	}
+	s.state, s.resume.failed = stateEnded, true
+	n, instead := len(s.resume.arrival.pushes)+len(s.resume.arrival.ops), s.resume.arrival.instead
+	s.resume.arrival = nil
+	s.resume.arriving.Store(false)
+	s.wakeLocked()
+	c.q.mu.Unlock()
+	if n > 0 {
+		g.count.dropNoSession.Add(float64(n))
+	}
+	g.sessions.restore(s, instead)
+	g.count.Sessions.Dec()
+}
+
+// fetch asks the gate where a session is for it. It returns the session, which is suspended then; or where it is; or why the client does not get it back.
+// With nothing of these the gate does not answer.
+func (g *Gate) fetch(c *conn, at zmsg.SessionRef, cl *claim, window time.Duration) (s *Session, next zmsg.SessionRef, why refusal, v *violation) {
+	ref := zmsg.SessionRef{Gate: g.self.Ref(), ID: at.ID, Gen: at.Gen + 1}
+	s, v = g.coming(cl.user, at, ref, cl.text, window)
+	if s == nil {
+		return nil, ref, granted, v // the same client is at it by another connection
+	}
+	ask, err := proto.Marshal(&wirepb.HandoverAsk{User: cl.user, Secret: cl.secret[:], LastPush: cl.last, Text: cl.text})
+	if err != nil {
+		s.notCome()
+		return nil, next, refusedInvalid, nil
+	}
+	c.enter(phaseAuth, g.cfg.HandoverTime+g.cfg.AuthTimeout)
+	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.HandoverTime)
+	defer cancel()
+	for {
+		b, err := g.cfg.Peers.Ask(ctx, at, ask)
+		c.readAt = time.Now()
+		var a wirepb.HandoverAnswer
+		if err != nil || proto.Unmarshal(b, &a) != nil {
+			s.notCome()
+			g.count.handSilent.Inc()
+			return nil, next, granted, nil
+		}
+		switch a.GetResult() { //nolint:exhaustive // the others are below
+		case wirepb.HandoverResult_HANDOVER_RESULT_STATE:
+			if !validState(a.GetState()) || a.GetState().GetUser() != cl.user {
+				s.notCome()
+				return nil, next, refusedInvalid, nil
+			}
+			if !s.settle(a.GetState(), &token{at, cl.secret}) {
+				return nil, next, granted, nil
+			}
+			return s, next, granted, nil
+		case wirepb.HandoverResult_HANDOVER_RESULT_BUSY:
+			pause := time.NewTimer(askAgain)
+			select {
+			case <-pause.C:
+				continue
+			case <-ctx.Done():
+				pause.Stop()
+			}
+			s.notCome()
+			g.count.handSilent.Inc()
+			return nil, next, granted, nil
+		}
+		s.notCome()
+		switch a.GetResult() {
+		case wirepb.HandoverResult_HANDOVER_RESULT_ELSEWHERE:
+			return nil, zmsg.SessionRef{Gate: zmsg.NodeRef{ID: a.GetGate(), Epoch: a.GetEpoch()}, ID: at.ID, Gen: a.GetGeneration()}, granted, nil
+		case wirepb.HandoverResult_HANDOVER_RESULT_ENDED:
+			if code := CloseCode(min(a.GetCode(), 1<<16-1)); code != 0 && !code.Reconnect() {
+				return nil, next, refusedExpired, &violation{code, cut(a.GetText(), maxReason)}
+			}
+			return nil, next, refusedExpired, nil
+		case wirepb.HandoverResult_HANDOVER_RESULT_USER:
+			return nil, next, refusedUser, nil
+		default:
+			return nil, next, refusedInvalid, nil
+		}
+	}
+}
+
+// HandedLate takes an answer that nobody waits for any more. The session waits here for its client, unless it goes on already. ref is what was asked for.
+func (g *Gate) HandedLate(ref zmsg.SessionRef, answer []byte) {
+	var a wirepb.HandoverAnswer
+	if proto.Unmarshal(answer, &a) != nil || a.GetResult() != wirepb.HandoverResult_HANDOVER_RESULT_STATE || !validState(a.GetState()) {
+		return
+	}
+	w := a.GetState()
+	own := zmsg.SessionRef{Gate: g.self.Ref(), ID: ref.ID, Gen: ref.Gen + 1}
+	window := min(g.cfg.ResumeWindow, time.Duration(w.GetWindowMs())*time.Millisecond)
+	s, _ := g.coming(w.GetUser(), ref, own, w.GetText(), window)
+	if s == nil {
+		g.cfg.Peers.Taken(ref) // it went on without
+		return
+	}
+	t := token{ref: ref}
+	copy(t.secret[:], w.GetSecret())
+	s.settle(w, &t)
+}
