@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -305,6 +306,67 @@ func TestRoomOfAKilledNode(t *testing.T) {
 	ztest.Eventually(t, "the last line comes by a push", func() bool { return seen.newest(room) == lines[len(lines)-1].GetSeq() })
 	if !seen.agree(room, lines) {
 		t.Errorf("pushed were %v", seen.texts(room))
+	}
+}
+
+// A client comes to another gate, while its own drains: it is in the room as before, nobody reads that it has left, and nothing is lost.
+func TestMembersGoFromGateToGate(t *testing.T) {
+	t.Parallel()
+	c := ztest.Cluster(t, 3, chat.With(chat.Options{Rate: -1}))
+	ann := c.Client("ann", 0)
+	seen := gather(ann)
+	var to atomic.Pointer[string]
+	lead := func(k int) {
+		u, err := url.Parse(c.Node(k).GateURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Store(&u.Host)
+	}
+	lead(1)
+	bob, err := zclient.Dial(t.Context(), zclient.Config{
+		URL: "ws://gate.example/ws", Token: "bob", RequestTimeout: 30 * time.Second, MinBackoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
+		Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, *to.Load()) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bob.Close(); <-bob.Done() })
+	heard := gather(bob)
+	before := bob.Session().Ref
+	join(t, ann, "go")
+	join(t, bob, "go")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range 60 {
+			for _, cl := range []*zclient.Client{ann, bob} {
+				ztest.Call[chatpb.Said](t, cl, &chatpb.Say{Room: "go", Text: fmt.Sprint(i)})
+			}
+		}
+	})
+	lead(2)
+	c.Stop(1)
+	wg.Wait()
+	if now := bob.Session().Ref; now.ID != before.ID || now.Gate == before.Gate {
+		t.Errorf("bob's session was %v and is %v", before, now)
+	}
+	const lines = 2 + 120
+	for who, g := range map[string]*told{"ann": seen, "bob": heard} {
+		ztest.Eventually(t, "all lines have come to "+who, func() bool { return g.newest("go") == lines })
+		seqs := g.seqs("go")
+		for k, n := range seqs {
+			if n != seqs[0]+uint64(k) {
+				t.Fatalf("%s heard %v", who, seqs)
+			}
+		}
+		if slices.Contains(g.texts("go"), "bob left") {
+			t.Errorf("%s reads that bob has left", who)
+		}
+	}
+	_ = bob.Close()
+	ztest.Eventually(t, "bob has left", func() bool { return slices.Contains(seen.texts("go"), "bob left") })
+	if m := ztest.Call[chatpb.Members](t, ann, &chatpb.Who{Room: "go"}).GetMembers(); !slices.Equal(m, []string{"ann"}) {
+		t.Errorf("there are %q", m)
 	}
 }
 

@@ -63,6 +63,16 @@ func exit(s *chatpb.RoomState, room string, session zmsg.SessionRef, nowMs int64
 	return true
 }
 
+// rename notes that the session of a member goes on at another gate. It reports whether anything has changed.
+func rename(s *chatpb.RoomState, from, to zmsg.SessionRef) (changed bool) {
+	i := find(s, from)
+	if i < 0 {
+		return false
+	}
+	s.Members[i] = memberOf(s.GetMembers()[i].GetUser(), to)
+	return true
+}
+
 // speak adds a line of a member, and returns its seq. One that has been said already, by its name, is not said again.
 func speak(s *chatpb.RoomState, session zmsg.SessionRef, line *chatpb.Line, p pace) (seq uint64, err error) {
 	if find(s, session) < 0 {

@@ -55,6 +55,14 @@ func TestRoomModel(t *testing.T) {
 				}
 				delete(in, i)
 			},
+			"to another gate and back": func(t *rapid.T) {
+				i := which.Draw(t, "session")
+				there := sessionNo(i)
+				there.Gen++
+				if rename(s, sessionNo(i), there) != in[i] || rename(s, there, sessionNo(i)) != in[i] {
+					t.Fatal("another session is renamed")
+				}
+			},
 			"say": func(t *rapid.T) {
 				i := which.Draw(t, "session")
 				once := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "once")

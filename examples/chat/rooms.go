@@ -28,7 +28,7 @@ func Rooms(o Options) zrouter.Kind[*chatpb.RoomState] {
 		Handlers: []zrouter.Handler[*chatpb.RoomState]{
 			zrouter.Handle(o.join, client...), zrouter.Handle(o.say, inside...), zrouter.Handle(leave, inside...),
 			zrouter.Handle(who, inside...), zrouter.Handle(history, inside...),
-			zrouter.HandleTell(typing, inside...), zrouter.HandleTell(closed),
+			zrouter.HandleTell(typing, inside...), zrouter.HandleTell(closed), zrouter.HandleTell(moved),
 		},
 		Settings: zrouter.Settings{ObjectFreeTimeout: 5 * time.Minute},
 	}
@@ -96,6 +96,14 @@ func leave(c *room, _ *chatpb.Leave) (*chatpb.Left, error) {
 func closed(c *room, e *wirepb.SessionClosed) error {
 	if exit(c.State(), c.Key().ID, zmsg.ClosedSession(e), c.Now().UnixMilli()) {
 		tell(c)
+	}
+	return nil
+}
+
+// moved: the session of a member goes on at another gate, where it is bound already.
+func moved(c *room, m *wirepb.SessionMoved) error {
+	if from, to := zmsg.MovedSession(m); rename(c.State(), from, to) {
+		c.Dirty()
 	}
 	return nil
 }
