@@ -79,7 +79,7 @@ func presenceOf(t *testing.T, c *ztest.Nodes, k int, user string) (*presencepb.P
 	return c.Node(k).Users().Presence(ctx, user)
 }
 
-// Users come and go: by a login, a goodbye, a connection that is lost for longer than the window, a kick, a second login elsewhere, a gate that dies. Each is told
+// Users come and go: by a login, a goodbye, a connection that is lost for longer than the window, a kick, a second login elsewhere, another gate, a gate that dies. Each is told
 // once, and can be asked for from every node.
 func TestPresence(t *testing.T) {
 	t.Parallel()
@@ -130,6 +130,14 @@ func TestPresence(t *testing.T) {
 		t.Errorf("kicked %d, %v", n, err)
 	}
 	f.until(t, "cyd", "at n1", "at n3", "gone")
+
+	fay := roam(t, c, "fay", 1) // her session goes from gate to gate
+	f.until(t, "fay", "at n2")
+	if err := fay.Request(t.Context(), &chatpb.Who{}, nil); !errors.Is(err, zmsg.ErrNoRoute) { // she has her token
+		t.Error(err)
+	}
+	fay.lead(c, 0)
+	f.until(t, "fay", "at n2", "at n1")
 
 	c.Client("dan", 2)
 	c.Client("eve", 0)

@@ -326,7 +326,9 @@ func TestMembersGoFromGateToGate(t *testing.T) {
 	lead(1)
 	bob, err := zclient.Dial(t.Context(), zclient.Config{
 		URL: "ws://gate.example/ws", Token: "bob", RequestTimeout: 30 * time.Second, MinBackoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond,
-		Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, network, *to.Load()) },
+		Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, *to.Load())
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
