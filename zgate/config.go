@@ -75,7 +75,7 @@ type Config struct {
 
 	// Peers is the way to other gates, which sessions are handed over to and come from. Nil: they do not leave this gate.
 	Peers Peers
-	// HandoverTime is how long another gate has to answer when it is asked for a session. Then it counts as gone. Defaults to 2 s.
+	// HandoverTime is how long another gate has to answer when it is asked for a session. Then it counts as gone. Defaults to 5 s.
 	HandoverTime time.Duration
 	// DrainHandover is how long Shutdown waits until other gates have taken its sessions, where there are such gates. Defaults to 10 s.
 	DrainHandover time.Duration
@@ -271,7 +271,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxRequestTimeout, 60*time.Second)
 	set(&c.JoinTimeout, 2*time.Second)
 	set(&c.PushWait, time.Second)
-	set(&c.HandoverTime, 2*time.Second)
+	set(&c.HandoverTime, 5*time.Second)
 	set(&c.DrainHandover, 10*time.Second)
 	set(&c.DrainTime, 2*time.Second)
 	set(&c.DrainSpread, 5*time.Second)

@@ -319,7 +319,7 @@ func TestRoaming(t *testing.T) {
 	w, g := newTown(t, 3)
 	runs := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		if runs++; runs > 20 && !t.Failed() {
+		if runs++; runs > 10 && !t.Failed() {
 			return // connections take their time
 		}
 		user := fmt.Sprint("u", rapid.Uint64().Draw(rt, "user"))

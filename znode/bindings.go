@@ -66,13 +66,8 @@ func (s *sessions) Bind(b *zmsg.Binding) {
 		return
 	}
 	s.mu.Lock()
-	at := s.watches[b.Gate]
-	if at == nil {
-		at = map[watch]bool{}
-		s.watches[b.Gate] = at
-	}
 	for _, ref := range b.Sessions {
-		at[watch{ref, b.Owner.Actor}] = true
+		s.noteLocked(watch{ref, b.Owner.Actor}, true)
 	}
 	s.mu.Unlock()
 	// Asked after the watches are noted: a gate that is lost in between finds them there.
@@ -136,8 +131,7 @@ func (s *sessions) bindAgain(number uint64) {
 	}
 	at := s.watches[p.b.Gate]
 	p.b.Sessions = slices.DeleteFunc(p.b.Sessions, func(ref zmsg.SessionRef) bool {
-		_, there := at[watch{ref, p.b.Owner.Actor}]
-		return !there
+		return !slices.Contains(at[ref], watcher{p.b.Owner.Actor, true})
 	})
 	if len(p.b.Sessions) == 0 || s.stopped {
 		delete(s.binds, number)
@@ -208,12 +202,8 @@ func (s *sessions) Forget(b *zmsg.Binding) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.watches[b.Gate]
 	for _, ref := range b.Sessions {
-		delete(at, watch{ref, b.Owner.Actor})
-	}
-	if len(at) == 0 {
-		delete(s.watches, b.Gate)
+		s.forgetLocked(watch{ref, b.Owner.Actor})
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 	controlNotes  = 30 // I have noted it, and what I sent for it before stands before this in our lane
 )
 
-// askRepeat is how often a gate is asked again: the bus may have lost the question, or the answer.
+// askRepeat is after how long a gate is asked again, and then after twice as long each time: the bus may have lost the question, or the answer.
 const askRepeat = 400 * time.Millisecond
 
 // moves is where sessions went that this node may know by the names they had: docs/decisions/0026. It satisfies zgate.Peers. One word that a session
@@ -118,17 +118,14 @@ func (m *moves) moved(from, to zmsg.SessionRef, watchers, owners []uint64) {
 	m.note(from, to)
 	s := m.s
 	s.mu.Lock()
-	for w, bound := range s.watches[from.Gate] {
-		if w.session != from {
-			continue
-		}
-		delete(s.watches[from.Gate], w)
-		if bound {
+	for _, w := range s.watches[from.Gate][from] {
+		if w.bound {
 			owners = append(owners, w.actor)
 		} else {
 			watchers = append(watchers, w.actor)
 		}
 	}
+	delete(s.watches[from.Gate], from)
 	if len(s.watches[from.Gate]) == 0 {
 		delete(s.watches, from.Gate)
 	}
@@ -172,7 +169,8 @@ func (m *moves) Ask(ctx context.Context, ref zmsg.SessionRef, ask []byte) ([]byt
 		delete(m.asks, number)
 		m.mu.Unlock()
 	}()
-	again := time.NewTicker(askRepeat)
+	wait := askRepeat
+	again := time.NewTimer(wait)
 	defer again.Stop()
 	for {
 		if m.s.alive(ref.Gate) == nodeGone {
@@ -185,6 +183,8 @@ func (m *moves) Ask(ctx context.Context, ref zmsg.SessionRef, ask []byte) ([]byt
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-again.C:
+			wait *= 2 // it may have enough to do
+			again.Reset(wait)
 		}
 	}
 }
@@ -218,7 +218,8 @@ func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
 		delete(m.fences, number)
 		m.mu.Unlock()
 	}()
-	again := time.NewTicker(askRepeat)
+	wait := askRepeat
+	again := time.NewTimer(wait)
 	defer again.Stop()
 	for {
 		m.mu.Lock()
@@ -240,6 +241,8 @@ func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
 		case <-ctx.Done():
 			return
 		case <-again.C:
+			wait *= 2 // it may have enough to do
+			again.Reset(wait)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,17 +33,17 @@ type sessions struct {
 	again sync.Mutex // held while a bind is repeated; before mu
 
 	mu      sync.Mutex
-	watches map[zmsg.NodeRef]map[watch]bool // of sessions at other nodes' gates; true: of an object that the session is bound to; guarded by mu
-	joins   map[uint64]pendingJoin          // that wait for another gate's word; guarded by mu
-	binds   map[uint64]*pendingBind         // likewise
-	last    uint64                          // number of the newest join or bind; guarded by mu
-	stopped bool                            // guarded by mu
+	watches map[zmsg.NodeRef]map[zmsg.SessionRef][]watcher // of sessions at other nodes' gates; guarded by mu
+	joins   map[uint64]pendingJoin                         // that wait for another gate's word; guarded by mu
+	binds   map[uint64]*pendingBind                        // likewise
+	last    uint64                                         // number of the newest join or bind; guarded by mu
+	stopped bool                                           // guarded by mu
 }
 
 func newSessions(self *zmsg.Self, link sessionLink, alive func(zmsg.NodeRef) nodeState) *sessions {
 	s := &sessions{
 		self: self, link: link, alive: alive,
-		watches: map[zmsg.NodeRef]map[watch]bool{}, joins: map[uint64]pendingJoin{},
+		watches: map[zmsg.NodeRef]map[zmsg.SessionRef][]watcher{}, joins: map[uint64]pendingJoin{},
 		binds: map[uint64]*pendingBind{},
 	}
 	s.moves = newMoves(s)
@@ -60,6 +61,49 @@ type sessionLink interface {
 type watch struct {
 	session zmsg.SessionRef
 	actor   uint64
+}
+
+// watcher is who watches a session, of one gate.
+type watcher struct {
+	actor uint64
+	bound bool // it is an object's, which the session is bound to
+}
+
+// noteLocked notes a watch, and reports whether it was there.
+func (s *sessions) noteLocked(w watch, bound bool) (twice bool) {
+	at := s.watches[w.session.Gate]
+	if at == nil {
+		at = map[zmsg.SessionRef][]watcher{}
+		s.watches[w.session.Gate] = at
+	}
+	list := at[w.session]
+	for i := range list {
+		if list[i].actor == w.actor {
+			list[i].bound = list[i].bound || bound
+			return true
+		}
+	}
+	at[w.session] = append(list, watcher{w.actor, bound})
+	return false
+}
+
+// forgetLocked removes a watch and reports whether it was there.
+func (s *sessions) forgetLocked(w watch) bool {
+	at := s.watches[w.session.Gate]
+	list := at[w.session]
+	i := slices.IndexFunc(list, func(x watcher) bool { return x.actor == w.actor })
+	if i < 0 {
+		return false
+	}
+	if list = slices.Delete(list, i, i+1); len(list) > 0 {
+		at[w.session] = list
+		return true
+	}
+	delete(at, w.session)
+	if len(at) == 0 {
+		delete(s.watches, w.session.Gate)
+	}
+	return true
 }
 
 // nodeState says what discovery knows about a node.
@@ -390,13 +434,7 @@ func (s *sessions) Watch(ref zmsg.SessionRef, actor uint64) error {
 		return nil
 	}
 	s.mu.Lock()
-	at := s.watches[ref.Gate]
-	if at == nil {
-		at = map[watch]bool{}
-		s.watches[ref.Gate] = at
-	}
-	bound, twice := at[w]
-	at[w] = bound
+	twice := s.noteLocked(w, false)
 	s.mu.Unlock()
 	// Asked after the watch is noted: a gate that is lost in between finds it there.
 	if s.alive(ref.Gate) == nodeGone {
@@ -436,13 +474,7 @@ func (s *sessions) watchOp(w watch, op wirepb.SessionOp) error {
 func (s *sessions) forget(w watch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.watches[w.session.Gate]
-	_, ok := at[w]
-	delete(at, w)
-	if len(at) == 0 {
-		delete(s.watches, w.session.Gate)
-	}
-	return ok
+	return s.forgetLocked(w)
 }
 
 // arrived looks at a message from another node before its actor gets it: a SessionClosed ends its watch. It reports
@@ -478,9 +510,11 @@ func (s *sessions) lost(gate zmsg.NodeRef) {
 		}
 	}
 	s.mu.Unlock()
-	for w := range at {
-		// A watcher that is gone as well, or is full, has nobody else to hear it; the mailbox counted it.
-		_ = s.tellClosed(w, "the gate's node is gone")
+	for ref, list := range at {
+		for _, w := range list {
+			// A watcher that is gone as well, or is full, has nobody else to hear it; the mailbox counted it.
+			_ = s.tellClosed(watch{ref, w.actor}, "the gate's node is gone")
+		}
 	}
 }
 
@@ -490,8 +524,10 @@ func (s *sessions) rejoined() {
 	s.mu.Lock()
 	var again []watch
 	for _, at := range s.watches {
-		for w := range at {
-			again = append(again, w)
+		for ref, list := range at {
+			for _, w := range list {
+				again = append(again, watch{ref, w.actor})
+			}
 		}
 	}
 	for number, p := range s.joins {

@@ -176,7 +176,7 @@ func DefaultSettings() Settings {
 	s.Gate.HandshakeTimeout, s.Gate.LoginTimeout, s.Gate.AuthTimeout, s.Gate.CloseTimeout = 5*time.Second, 5*time.Second, 5*time.Second, time.Second
 	s.Gate.Heartbeat = 20 * time.Second
 	s.Gate.RequestTimeout, s.Gate.MaxRequestTimeout, s.Gate.JoinTimeout = 10*time.Second, time.Minute, 2*time.Second
-	s.Gate.PushWait, s.Gate.CompressFrom, s.Gate.HandoverTime = time.Second, 512, 2*time.Second
+	s.Gate.PushWait, s.Gate.CompressFrom, s.Gate.HandoverTime = time.Second, 512, 5*time.Second
 	s.Gate.ResumeWindow, s.Gate.KeepTime = 30*time.Second, time.Minute
 	s.Gate.MaxSuspended, s.Gate.KeepCount, s.Gate.KeepBytes, s.Gate.MaxKeepBytes = 20_000, 4096, 256<<10, 256<<20
 	s.Gate.Directory, s.Gate.UserSessions, s.Gate.SecondLogin = true, 1, "replace"

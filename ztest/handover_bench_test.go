@@ -43,6 +43,7 @@ func drainGate(b *testing.B, n int) (most, all time.Duration) {
 	c := ztest.Cluster(b, 3, h.app(), ztest.Settings(func(k int, s *znode.Settings) {
 		gateAlone(k, s)
 		s.Drain.Timeout, s.Drain.Handover, s.Drain.Delay = patience, patience, 2*time.Second
+		s.Gate.HandoverTime, s.Gate.AuthTimeout = patience/2, patience/2 // of a busy machine
 		s.Gate.AcceptRate, s.Gate.MaxPerAddress, s.Gate.MaxUnauthenticated = -1, -1, n
 	}))
 	var to atomic.Pointer[string] // the gate of now
