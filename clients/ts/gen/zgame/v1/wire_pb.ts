@@ -16,7 +16,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file zgame/v1/wire.proto.
  */
 export const file_zgame_v1_wire: GenFile = /*@__PURE__*/
-  fileDesc("ChN6Z2FtZS92MS93aXJlLnByb3RvEgh6Z2FtZS52MSIpCgZQYWNrZXQSHwoGZnJhbWVzGAEgAygLMg8uemdhbWUudjEuRnJhbWUi6wEKBUZyYW1lEiEKBGtpbmQYASABKA4yEy56Z2FtZS52MS5GcmFtZUtpbmQSCgoCaWQYAiABKA0SCwoDc2VxGAMgASgEEgwKBGNvZGUYBCABKA0SDAoEdGV4dBgFIAEoCRIMCgRib2R5GAYgASgMEhIKCnRpbWVvdXRfbXMYByABKA0SIgoHY29udHJvbBgIIAEoCzIRLnpnYW1lLnYxLkNvbnRyb2wSJQoEanNvbhgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEdHlwZRgKIAEoCRIPCgdvdXRjb21lGAsgASgNIsgCCgdDb250cm9sEiAKBWhlbGxvGAEgASgLMg8uemdhbWUudjEuSGVsbG9IABIkCgd3ZWxjb21lGAIgASgLMhEuemdhbWUudjEuV2VsY29tZUgAEh4KBHBpbmcYAyABKAsyDi56Z2FtZS52MS5QaW5nSAASHgoEcG9uZxgEIAEoCzIOLnpnYW1lLnYxLlBvbmdIABIcCgNhY2sYBSABKAsyDS56Z2FtZS52MS5BY2tIABIiCgZnb2F3YXkYBiABKAsyEC56Z2FtZS52MS5Hb2F3YXlIABIkCgdjbG9zaW5nGAcgASgLMhEuemdhbWUudjEuQ2xvc2luZ0gAEhwKA2dhcBgIIAEoCzINLnpnYW1lLnYxLkdhcEgAEiQKB3dhcm5pbmcYECABKAsyES56Z2FtZS52MS5XYXJuaW5nSABCCQoHY29udHJvbCKGAQoFSGVsbG8SDQoFdG9rZW4YASABKAkSDgoGcmVzdW1lGAIgASgJEhEKCWxhc3RfcHVzaBgDIAEoBBIPCgd2ZXJzaW9uGAQgASgNEg4KBmNsaWVudBgFIAEoCRIYChByZXN1bWVfd2luZG93X21zGAYgASgNEhAKCGxhc3Rfc2VxGAcgASgEIqUCCgdXZWxjb21lEg8KB3Nlc3Npb24YASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgR1c2VyGAMgASgJEgwKBG5vZGUYBCABKAkSDQoFZXBvY2gYBSABKAQSFAoMaGVhcnRiZWF0X21zGAYgASgNEhIKCnRpbWVvdXRfbXMYByABKA0SEwoLbWF4X21lc3NhZ2UYCCABKA0SFQoNbWF4X2luX2ZsaWdodBgJIAEoDRIOCgZyZXN1bWUYCiABKAkSDwoHcmVzdW1lZBgLIAEoCBIPCgd2ZXJzaW9uGAwgASgNEhgKEHJlc3VtZV93aW5kb3dfbXMYDSABKA0SKAoHcmVmdXNlZBgOIAEoDjIXLnpnYW1lLnYxLlJlc3VtZVJlZnVzYWwiFQoEUGluZxINCgVub25jZRgBIAEoBCIVCgRQb25nEg0KBW5vbmNlGAEgASgEIiUKA0FjaxIMCgRwdXNoGAEgASgEEhAKCHJlc3BvbnNlGAIgASgEIjkKBkdvYXdheRIQCghkZWxheV9tcxgBIAEoDRIPCgdhZGRyZXNzGAIgASgJEgwKBHRleHQYAyABKAkiNwoHQ2xvc2luZxIMCgRjb2RlGAEgASgNEgwKBHRleHQYAiABKAkSEAoIZGVsYXlfbXMYAyABKA0iZgoDR2FwEhAKCGtleV90eXBlGAEgASgNEhAKCGtleV96b25lGAIgASgNEg4KBmtleV9pZBgDIAEoCRIOCgZtaXNzZWQYBCABKAQSDQoFZmlyc3QYBSABKAQSDAoEbGFzdBgGIAEoBCIlCgdXYXJuaW5nEgwKBGNvZGUYASABKA0SDAoEdGV4dBgCIAEoCSJqCgVCYXRjaBINCgVtYWdpYxgBIAEoBxIMCgRub2RlGAIgASgJEg0KBWVwb2NoGAMgASgEEg4KBm51bWJlchgEIAEoBBIlCgllbnZlbG9wZXMYBSADKAsyEi56Z2FtZS52MS5FbnZlbG9wZSLHBAoIRW52ZWxvcGUSJAoEa2luZBgBIAEoDjIWLnpnYW1lLnYxLkVudmVsb3BlS2luZBIKCgJ0bxgCIAEoBBISCgpmcm9tX2FjdG9yGAMgASgEEg8KB3JlcXVlc3QYBCABKAQSCgoCaWQYBSABKA0SCwoDc2VxGAYgASgEEgwKBGNvZGUYByABKA0SDwoHb3V0Y29tZRgIIAEoDRIMCgR0ZXh0GAkgASgJEgwKBGJvZHkYCiABKAwSDwoHc2Vzc2lvbhgLIAEoBBISCgpnZW5lcmF0aW9uGAwgASgNEgwKBGdhdGUYDSABKAkSEgoKZ2F0ZV9lcG9jaBgOIAEoBBIMCgR1c2VyGA8gASgJEg4KBmNsaWVudBgQIAEoCBISCgp0aW1lb3V0X21zGBEgASgNEg0KBXRyYWNlGBIgASgMEg0KBWNoYWluGBMgAygGEgwKBGhvcHMYFCABKA0SHwoCb3AYFSABKA4yEy56Z2FtZS52MS5TZXNzaW9uT3ASEAoIc2Vzc2lvbnMYFiADKAYSDQoFZ3JvdXAYGCABKAkSEgoKcHVzaF9jbGFzcxgZIAEoDRIQCghrZXlfdHlwZRgaIAEoDRIQCghrZXlfem9uZRgbIAEoDRIOCgZrZXlfaWQYHCABKAkSFQoNcm91dGVfdmVyc2lvbhgdIAEoBBINCgVvd25lchgeIAEoCRITCgtvd25lcl9lcG9jaBgfIAEoBBIMCgRvbmNlGCAgASgJEgoKAm9mGCIgASgJEgwKBHB1c2gYISABKAQiXAoHQmluZGluZxIQCghzZXNzaW9ucxgBIAMoBhITCgtnZW5lcmF0aW9ucxgCIAMoDRIMCgRiYXNlGAMgASgEEg0KBWFnYWluGAUgASgIEg0KBXNpbmNlGAQgASgEIp4BCgxTZXNzaW9uUm91dGUSCwoDaWRzGAEgAygNEgwKBG5vZGUYAiABKAkSDQoFZXBvY2gYAyABKAQSDQoFYWN0b3IYBCABKAQSIwoGb2JqZWN0GAUgASgLMhMuemdhbWUudjEuT2JqZWN0S2V5Eh8KAmJ5GAYgASgLMhMuemdhbWUudjEuT2JqZWN0S2V5Eg8KB3ZlcnNpb24YByABKAQiMwoJT2JqZWN0S2V5EgwKBHR5cGUYASABKA0SDAoEem9uZRgCIAEoDRIKCgJpZBgDIAEoCSKIAQoNU2Vzc2lvbkNsb3NlZBIPCgdzZXNzaW9uGAEgASgEEhIKCmdlbmVyYXRpb24YAiABKA0SDAoEZ2F0ZRgDIAEoCRISCgpnYXRlX2Vwb2NoGAQgASgEEgwKBHVzZXIYBSABKAkSDAoEY29kZRgGIAEoDRIOCgZyZWFzb24YByABKAk6BODgGAoqhQEKCUZyYW1lS2luZBIaChZGUkFNRV9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSRlJBTUVfS0lORF9SRVFVRVNUEAESFwoTRlJBTUVfS0lORF9SRVNQT05TRRACEhMKD0ZSQU1FX0tJTkRfUFVTSBADEhYKEkZSQU1FX0tJTkRfQ09OVFJPTBAEKpgBCg1SZXN1bWVSZWZ1c2FsEh4KGlJFU1VNRV9SRUZVU0FMX1VOU1BFQ0lGSUVEEAASGgoWUkVTVU1FX1JFRlVTQUxfRVhQSVJFRBABEhoKFlJFU1VNRV9SRUZVU0FMX0lOVkFMSUQQAhIXChNSRVNVTUVfUkVGVVNBTF9VU0VSEAMSFgoSUkVTVU1FX1JFRlVTQUxfT0ZGEAQqrwEKDEVudmVsb3BlS2luZBIdChlFTlZFTE9QRV9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTRU5WRUxPUEVfS0lORF9BQ1RPUhABEhcKE0VOVkVMT1BFX0tJTkRfUkVQTFkQAhIZChVFTlZFTE9QRV9LSU5EX1NFU1NJT04QAxIYChRFTlZFTE9QRV9LSU5EX09CSkVDVBAEEhkKFUVOVkVMT1BFX0tJTkRfQ09OVFJPTBAFKoECCglTZXNzaW9uT3ASGgoWU0VTU0lPTl9PUF9VTlNQRUNJRklFRBAAEhMKD1NFU1NJT05fT1BfUFVTSBABEhMKD1NFU1NJT05fT1BfSk9JThACEhQKEFNFU1NJT05fT1BfTEVBVkUQAxITCg9TRVNTSU9OX09QX0tJQ0sQBBIUChBTRVNTSU9OX09QX1dBVENIEAUSFgoSU0VTU0lPTl9PUF9VTldBVENIEAYSEwoPU0VTU0lPTl9PUF9CSU5EEAcSFQoRU0VTU0lPTl9PUF9VTkJJTkQQCBITCg9TRVNTSU9OX09QX0xPU1QQCRIUChBTRVNTSU9OX09QX1JPVVRFEApCE1oRemdhbWUvem1zZy93aXJlcGJiBnByb3RvMw", [file_google_protobuf_struct, file_zgame_options]);
+  fileDesc("ChN6Z2FtZS92MS93aXJlLnByb3RvEgh6Z2FtZS52MSIpCgZQYWNrZXQSHwoGZnJhbWVzGAEgAygLMg8uemdhbWUudjEuRnJhbWUi6wEKBUZyYW1lEiEKBGtpbmQYASABKA4yEy56Z2FtZS52MS5GcmFtZUtpbmQSCgoCaWQYAiABKA0SCwoDc2VxGAMgASgEEgwKBGNvZGUYBCABKA0SDAoEdGV4dBgFIAEoCRIMCgRib2R5GAYgASgMEhIKCnRpbWVvdXRfbXMYByABKA0SIgoHY29udHJvbBgIIAEoCzIRLnpnYW1lLnYxLkNvbnRyb2wSJQoEanNvbhgJIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDAoEdHlwZRgKIAEoCRIPCgdvdXRjb21lGAsgASgNIsgCCgdDb250cm9sEiAKBWhlbGxvGAEgASgLMg8uemdhbWUudjEuSGVsbG9IABIkCgd3ZWxjb21lGAIgASgLMhEuemdhbWUudjEuV2VsY29tZUgAEh4KBHBpbmcYAyABKAsyDi56Z2FtZS52MS5QaW5nSAASHgoEcG9uZxgEIAEoCzIOLnpnYW1lLnYxLlBvbmdIABIcCgNhY2sYBSABKAsyDS56Z2FtZS52MS5BY2tIABIiCgZnb2F3YXkYBiABKAsyEC56Z2FtZS52MS5Hb2F3YXlIABIkCgdjbG9zaW5nGAcgASgLMhEuemdhbWUudjEuQ2xvc2luZ0gAEhwKA2dhcBgIIAEoCzINLnpnYW1lLnYxLkdhcEgAEiQKB3dhcm5pbmcYECABKAsyES56Z2FtZS52MS5XYXJuaW5nSABCCQoHY29udHJvbCKGAQoFSGVsbG8SDQoFdG9rZW4YASABKAkSDgoGcmVzdW1lGAIgASgJEhEKCWxhc3RfcHVzaBgDIAEoBBIPCgd2ZXJzaW9uGAQgASgNEg4KBmNsaWVudBgFIAEoCRIYChByZXN1bWVfd2luZG93X21zGAYgASgNEhAKCGxhc3Rfc2VxGAcgASgEIqUCCgdXZWxjb21lEg8KB3Nlc3Npb24YASABKAQSEgoKZ2VuZXJhdGlvbhgCIAEoDRIMCgR1c2VyGAMgASgJEgwKBG5vZGUYBCABKAkSDQoFZXBvY2gYBSABKAQSFAoMaGVhcnRiZWF0X21zGAYgASgNEhIKCnRpbWVvdXRfbXMYByABKA0SEwoLbWF4X21lc3NhZ2UYCCABKA0SFQoNbWF4X2luX2ZsaWdodBgJIAEoDRIOCgZyZXN1bWUYCiABKAkSDwoHcmVzdW1lZBgLIAEoCBIPCgd2ZXJzaW9uGAwgASgNEhgKEHJlc3VtZV93aW5kb3dfbXMYDSABKA0SKAoHcmVmdXNlZBgOIAEoDjIXLnpnYW1lLnYxLlJlc3VtZVJlZnVzYWwiFQoEUGluZxINCgVub25jZRgBIAEoBCIVCgRQb25nEg0KBW5vbmNlGAEgASgEIiUKA0FjaxIMCgRwdXNoGAEgASgEEhAKCHJlc3BvbnNlGAIgASgEIjkKBkdvYXdheRIQCghkZWxheV9tcxgBIAEoDRIPCgdhZGRyZXNzGAIgASgJEgwKBHRleHQYAyABKAkiNwoHQ2xvc2luZxIMCgRjb2RlGAEgASgNEgwKBHRleHQYAiABKAkSEAoIZGVsYXlfbXMYAyABKA0iZgoDR2FwEhAKCGtleV90eXBlGAEgASgNEhAKCGtleV96b25lGAIgASgNEg4KBmtleV9pZBgDIAEoCRIOCgZtaXNzZWQYBCABKAQSDQoFZmlyc3QYBSABKAQSDAoEbGFzdBgGIAEoBCIlCgdXYXJuaW5nEgwKBGNvZGUYASABKA0SDAoEdGV4dBgCIAEoCSJqCgVCYXRjaBINCgVtYWdpYxgBIAEoBxIMCgRub2RlGAIgASgJEg0KBWVwb2NoGAMgASgEEg4KBm51bWJlchgEIAEoBBIlCgllbnZlbG9wZXMYBSADKAsyEi56Z2FtZS52MS5FbnZlbG9wZSLHBAoIRW52ZWxvcGUSJAoEa2luZBgBIAEoDjIWLnpnYW1lLnYxLkVudmVsb3BlS2luZBIKCgJ0bxgCIAEoBBISCgpmcm9tX2FjdG9yGAMgASgEEg8KB3JlcXVlc3QYBCABKAQSCgoCaWQYBSABKA0SCwoDc2VxGAYgASgEEgwKBGNvZGUYByABKA0SDwoHb3V0Y29tZRgIIAEoDRIMCgR0ZXh0GAkgASgJEgwKBGJvZHkYCiABKAwSDwoHc2Vzc2lvbhgLIAEoBBISCgpnZW5lcmF0aW9uGAwgASgNEgwKBGdhdGUYDSABKAkSEgoKZ2F0ZV9lcG9jaBgOIAEoBBIMCgR1c2VyGA8gASgJEg4KBmNsaWVudBgQIAEoCBISCgp0aW1lb3V0X21zGBEgASgNEg0KBXRyYWNlGBIgASgMEg0KBWNoYWluGBMgAygGEgwKBGhvcHMYFCABKA0SHwoCb3AYFSABKA4yEy56Z2FtZS52MS5TZXNzaW9uT3ASEAoIc2Vzc2lvbnMYFiADKAYSDQoFZ3JvdXAYGCABKAkSEgoKcHVzaF9jbGFzcxgZIAEoDRIQCghrZXlfdHlwZRgaIAEoDRIQCghrZXlfem9uZRgbIAEoDRIOCgZrZXlfaWQYHCABKAkSFQoNcm91dGVfdmVyc2lvbhgdIAEoBBINCgVvd25lchgeIAEoCRITCgtvd25lcl9lcG9jaBgfIAEoBBIMCgRvbmNlGCAgASgJEgoKAm9mGCIgASgJEgwKBHB1c2gYISABKAQiXAoHQmluZGluZxIQCghzZXNzaW9ucxgBIAMoBhITCgtnZW5lcmF0aW9ucxgCIAMoDRIMCgRiYXNlGAMgASgEEg0KBWFnYWluGAUgASgIEg0KBXNpbmNlGAQgASgEIp4BCgxTZXNzaW9uUm91dGUSCwoDaWRzGAEgAygNEgwKBG5vZGUYAiABKAkSDQoFZXBvY2gYAyABKAQSDQoFYWN0b3IYBCABKAQSIwoGb2JqZWN0GAUgASgLMhMuemdhbWUudjEuT2JqZWN0S2V5Eh8KAmJ5GAYgASgLMhMuemdhbWUudjEuT2JqZWN0S2V5Eg8KB3ZlcnNpb24YByABKAQiMwoJT2JqZWN0S2V5EgwKBHR5cGUYASABKA0SDAoEem9uZRgCIAEoDRIKCgJpZBgDIAEoCSJMCgtIYW5kb3ZlckFzaxIMCgR1c2VyGAEgASgJEg4KBnNlY3JldBgCIAEoDBIRCglsYXN0X3B1c2gYAyABKAQSDAoEdGV4dBgEIAEoCCKuAQoOSGFuZG92ZXJBbnN3ZXISKAoGcmVzdWx0GAEgASgOMhguemdhbWUudjEuSGFuZG92ZXJSZXN1bHQSJQoFc3RhdGUYAiABKAsyFi56Z2FtZS52MS5TZXNzaW9uU3RhdGUSDAoEZ2F0ZRgDIAEoCRINCgVlcG9jaBgEIAEoBBISCgpnZW5lcmF0aW9uGAUgASgNEgwKBGNvZGUYBiABKA0SDAoEdGV4dBgHIAEoCSLKAwoMU2Vzc2lvblN0YXRlEgwKBHVzZXIYASABKAkSDgoGY2xpZW50GAIgASgJEhEKCXdpbmRvd19tcxgDIAEoDRIMCgR0ZXh0GAQgASgIEg0KBWxvZ2luGAUgASgEEg4KBnB1c2hlcxgGIAEoBBIQCghsYXN0X3NlcRgHIAEoBBINCgVzaG93bhgIIAEoCBIiCgRrZXB0GAkgAygLMhQuemdhbWUudjEuS2VwdFJlY29yZBIMCgRnb25lGAogASgEEg0KBWJsaW5kGAsgASgIEhQKDGJsaW5kX2JlZm9yZRgMIAEoBBIlCgZsYXRlc3QYDSADKAsyFS56Z2FtZS52MS5XYWl0aW5nUHVzaBIpCgdwZW5kaW5nGA4gAygLMhguemdhbWUudjEuUGVuZGluZ1JlcXVlc3QSDgoGZ3JvdXBzGA8gAygJEiYKBnJvdXRlcxgQIAMoCzIWLnpnYW1lLnYxLlNlc3Npb25Sb3V0ZRIiCgdvYmplY3RzGBEgAygLMhEuemdhbWUudjEuQm91bmRUbxImCglwdWJsaXNoZWQYEiADKAsyEy56Z2FtZS52MS5QdWJsaXNoZWQSDgoGc2VjcmV0GBMgASgMIjgKCVB1Ymxpc2hlZBIMCgRub2RlGAEgASgJEg0KBWVwb2NoGAIgASgEEg4KBm51bWJlchgDIAEoBCJUCgpLZXB0UmVjb3JkEgwKBGtpbmQYASABKA0SDgoGbnVtYmVyGAIgASgEEgoKAmlkGAMgASgNEgwKBGJvZHkYBCABKAwSDgoGYWdlX21zGAUgASgNIjMKC1dhaXRpbmdQdXNoEgoKAmlkGAEgASgNEgoKAm9mGAIgASgJEgwKBGJvZHkYAyABKAwiLgoOUGVuZGluZ1JlcXVlc3QSCwoDc2VxGAEgASgEEg8KB2xlZnRfbXMYAiABKA0iaAoHQm91bmRUbxIgCgNrZXkYASABKAsyEy56Z2FtZS52MS5PYmplY3RLZXkSDwoHdmVyc2lvbhgCIAEoBBIMCgRub2RlGAMgASgJEg0KBWVwb2NoGAQgASgEEg0KBWFjdG9yGAUgASgEIjoKB01vdmVzVG8SDAoEZ2F0ZRgBIAEoCRINCgVlcG9jaBgCIAEoBBISCgpnZW5lcmF0aW9uGAMgASgNIp0BCgxTZXNzaW9uTW92ZWQSDwoHc2Vzc2lvbhgBIAEoBBISCgpnZW5lcmF0aW9uGAIgASgNEgwKBGdhdGUYAyABKAkSEgoKZ2F0ZV9lcG9jaBgEIAEoBBIWCg5uZXdfZ2VuZXJhdGlvbhgFIAEoDRIQCghuZXdfZ2F0ZRgGIAEoCRIWCg5uZXdfZ2F0ZV9lcG9jaBgHIAEoBDoE4OAYDSKIAQoNU2Vzc2lvbkNsb3NlZBIPCgdzZXNzaW9uGAEgASgEEhIKCmdlbmVyYXRpb24YAiABKA0SDAoEZ2F0ZRgDIAEoCRISCgpnYXRlX2Vwb2NoGAQgASgEEgwKBHVzZXIYBSABKAkSDAoEY29kZRgGIAEoDRIOCgZyZWFzb24YByABKAk6BODgGAoqhQEKCUZyYW1lS2luZBIaChZGUkFNRV9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSRlJBTUVfS0lORF9SRVFVRVNUEAESFwoTRlJBTUVfS0lORF9SRVNQT05TRRACEhMKD0ZSQU1FX0tJTkRfUFVTSBADEhYKEkZSQU1FX0tJTkRfQ09OVFJPTBAEKpgBCg1SZXN1bWVSZWZ1c2FsEh4KGlJFU1VNRV9SRUZVU0FMX1VOU1BFQ0lGSUVEEAASGgoWUkVTVU1FX1JFRlVTQUxfRVhQSVJFRBABEhoKFlJFU1VNRV9SRUZVU0FMX0lOVkFMSUQQAhIXChNSRVNVTUVfUkVGVVNBTF9VU0VSEAMSFgoSUkVTVU1FX1JFRlVTQUxfT0ZGEAQqrwEKDEVudmVsb3BlS2luZBIdChlFTlZFTE9QRV9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTRU5WRUxPUEVfS0lORF9BQ1RPUhABEhcKE0VOVkVMT1BFX0tJTkRfUkVQTFkQAhIZChVFTlZFTE9QRV9LSU5EX1NFU1NJT04QAxIYChRFTlZFTE9QRV9LSU5EX09CSkVDVBAEEhkKFUVOVkVMT1BFX0tJTkRfQ09OVFJPTBAFKrECCglTZXNzaW9uT3ASGgoWU0VTU0lPTl9PUF9VTlNQRUNJRklFRBAAEhMKD1NFU1NJT05fT1BfUFVTSBABEhMKD1NFU1NJT05fT1BfSk9JThACEhQKEFNFU1NJT05fT1BfTEVBVkUQAxITCg9TRVNTSU9OX09QX0tJQ0sQBBIUChBTRVNTSU9OX09QX1dBVENIEAUSFgoSU0VTU0lPTl9PUF9VTldBVENIEAYSEwoPU0VTU0lPTl9PUF9CSU5EEAcSFQoRU0VTU0lPTl9PUF9VTkJJTkQQCBITCg9TRVNTSU9OX09QX0xPU1QQCRIUChBTRVNTSU9OX09QX1JPVVRFEAoSFwoTU0VTU0lPTl9PUF9SRVNQT05TRRALEhUKEVNFU1NJT05fT1BfR1JPVVBTEAwq1wEKDkhhbmRvdmVyUmVzdWx0Eh8KG0hBTkRPVkVSX1JFU1VMVF9VTlNQRUNJRklFRBAAEhkKFUhBTkRPVkVSX1JFU1VMVF9TVEFURRABEh0KGUhBTkRPVkVSX1JFU1VMVF9FTFNFV0hFUkUQAhIZChVIQU5ET1ZFUl9SRVNVTFRfRU5ERUQQAxIbChdIQU5ET1ZFUl9SRVNVTFRfSU5WQUxJRBAEEhgKFEhBTkRPVkVSX1JFU1VMVF9VU0VSEAUSGAoUSEFORE9WRVJfUkVTVUxUX0JVU1kQBkITWhF6Z2FtZS96bXNnL3dpcmVwYmIGcHJvdG8z", [file_google_protobuf_struct, file_zgame_options]);
 
 /**
  * Packet is one websocket message: binary carries it as protobuf, text as protobuf JSON.
@@ -805,7 +805,7 @@ export type Envelope = Message<"zgame.v1.Envelope"> & {
   of: string;
 
   /**
-   * session push of an object: its number at this gate, from 1; bind: the last before; 0: of no object
+   * session push of an object: its number at this gate, from 1; bind: the last before; publish to a group: the node's number of it; 0: none
    *
    * @generated from field: uint64 push = 33;
    */
@@ -953,6 +953,483 @@ export const ObjectKeySchema: GenMessage<ObjectKey> = /*@__PURE__*/
   messageDesc(file_zgame_v1_wire, 16);
 
 /**
+ * HandoverAsk is what a gate asks another one for: the session that the envelope names, for the client that has its token.
+ *
+ * @generated from message zgame.v1.HandoverAsk
+ */
+export type HandoverAsk = Message<"zgame.v1.HandoverAsk"> & {
+  /**
+   * @generated from field: string user = 1;
+   */
+  user: string;
+
+  /**
+   * of the token
+   *
+   * @generated from field: bytes secret = 2;
+   */
+  secret: Uint8Array;
+
+  /**
+   * that the client has
+   *
+   * @generated from field: uint64 last_push = 3;
+   */
+  lastPush: bigint;
+
+  /**
+   * the client's codec
+   *
+   * @generated from field: bool text = 4;
+   */
+  text: boolean;
+};
+
+/**
+ * Describes the message zgame.v1.HandoverAsk.
+ * Use `create(HandoverAskSchema)` to create a new message.
+ */
+export const HandoverAskSchema: GenMessage<HandoverAsk> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 17);
+
+/**
+ * HandoverAnswer is a session's state, or why there is none.
+ *
+ * @generated from message zgame.v1.HandoverAnswer
+ */
+export type HandoverAnswer = Message<"zgame.v1.HandoverAnswer"> & {
+  /**
+   * @generated from field: zgame.v1.HandoverResult result = 1;
+   */
+  result: HandoverResult;
+
+  /**
+   * @generated from field: zgame.v1.SessionState state = 2;
+   */
+  state?: SessionState | undefined;
+
+  /**
+   * elsewhere: where it is
+   *
+   * @generated from field: string gate = 3;
+   */
+  gate: string;
+
+  /**
+   * @generated from field: uint64 epoch = 4;
+   */
+  epoch: bigint;
+
+  /**
+   * @generated from field: uint32 generation = 5;
+   */
+  generation: number;
+
+  /**
+   * ended: how, as the client would have been told
+   *
+   * @generated from field: uint32 code = 6;
+   */
+  code: number;
+
+  /**
+   * @generated from field: string text = 7;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message zgame.v1.HandoverAnswer.
+ * Use `create(HandoverAnswerSchema)` to create a new message.
+ */
+export const HandoverAnswerSchema: GenMessage<HandoverAnswer> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 18);
+
+/**
+ * SessionState is all that a gate knows of a session.
+ *
+ * @generated from message zgame.v1.SessionState
+ */
+export type SessionState = Message<"zgame.v1.SessionState"> & {
+  /**
+   * @generated from field: string user = 1;
+   */
+  user: string;
+
+  /**
+   * @generated from field: string client = 2;
+   */
+  client: string;
+
+  /**
+   * @generated from field: uint32 window_ms = 3;
+   */
+  windowMs: number;
+
+  /**
+   * @generated from field: bool text = 4;
+   */
+  text: boolean;
+
+  /**
+   * the number that the directory gave it
+   *
+   * @generated from field: uint64 login = 5;
+   */
+  login: bigint;
+
+  /**
+   * number of the last push
+   *
+   * @generated from field: uint64 pushes = 6;
+   */
+  pushes: bigint;
+
+  /**
+   * the greatest seq of a request so far
+   *
+   * @generated from field: uint64 last_seq = 7;
+   */
+  lastSeq: bigint;
+
+  /**
+   * the client has shown that it has a token
+   *
+   * @generated from field: bool shown = 8;
+   */
+  shown: boolean;
+
+  /**
+   * what was sent and is not known to have arrived, in its order
+   *
+   * @generated from field: repeated zgame.v1.KeptRecord kept = 9;
+   */
+  kept: KeptRecord[];
+
+  /**
+   * number of the newest push that is not among them any more
+   *
+   * @generated from field: uint64 gone = 10;
+   */
+  gone: bigint;
+
+  /**
+   * a notice is missing
+   *
+   * @generated from field: bool blind = 11;
+   */
+  blind: boolean;
+
+  /**
+   * likewise: number of the last push that was sent before it, at least
+   *
+   * @generated from field: uint64 blind_before = 12;
+   */
+  blindBefore: bigint;
+
+  /**
+   * @generated from field: repeated zgame.v1.WaitingPush latest = 13;
+   */
+  latest: WaitingPush[];
+
+  /**
+   * @generated from field: repeated zgame.v1.PendingRequest pending = 14;
+   */
+  pending: PendingRequest[];
+
+  /**
+   * @generated from field: repeated string groups = 15;
+   */
+  groups: string[];
+
+  /**
+   * each with one id
+   *
+   * @generated from field: repeated zgame.v1.SessionRoute routes = 16;
+   */
+  routes: SessionRoute[];
+
+  /**
+   * the oldest first
+   *
+   * @generated from field: repeated zgame.v1.BoundTo objects = 17;
+   */
+  objects: BoundTo[];
+
+  /**
+   * to its groups of late, which it has had
+   *
+   * @generated from field: repeated zgame.v1.Published published = 18;
+   */
+  published: Published[];
+
+  /**
+   * of the token that the client has
+   *
+   * @generated from field: bytes secret = 19;
+   */
+  secret: Uint8Array;
+};
+
+/**
+ * Describes the message zgame.v1.SessionState.
+ * Use `create(SessionStateSchema)` to create a new message.
+ */
+export const SessionStateSchema: GenMessage<SessionState> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 19);
+
+/**
+ * Published names one publish to a group: what its node counts.
+ *
+ * @generated from message zgame.v1.Published
+ */
+export type Published = Message<"zgame.v1.Published"> & {
+  /**
+   * @generated from field: string node = 1;
+   */
+  node: string;
+
+  /**
+   * @generated from field: uint64 epoch = 2;
+   */
+  epoch: bigint;
+
+  /**
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+};
+
+/**
+ * Describes the message zgame.v1.Published.
+ * Use `create(PublishedSchema)` to create a new message.
+ */
+export const PublishedSchema: GenMessage<Published> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 20);
+
+/**
+ * @generated from message zgame.v1.KeptRecord
+ */
+export type KeptRecord = Message<"zgame.v1.KeptRecord"> & {
+  /**
+   * 0 a push, 1 a response, 2 a notice, 3 a response of a connection before
+   *
+   * @generated from field: uint32 kind = 1;
+   */
+  kind: number;
+
+  /**
+   * of a push; seq of a response's request
+   *
+   * @generated from field: uint64 number = 2;
+   */
+  number: bigint;
+
+  /**
+   * @generated from field: uint32 id = 3;
+   */
+  id: number;
+
+  /**
+   * of a push; else the frame as the client reads it
+   *
+   * @generated from field: bytes body = 4;
+   */
+  body: Uint8Array;
+
+  /**
+   * @generated from field: uint32 age_ms = 5;
+   */
+  ageMs: number;
+};
+
+/**
+ * Describes the message zgame.v1.KeptRecord.
+ * Use `create(KeptRecordSchema)` to create a new message.
+ */
+export const KeptRecordSchema: GenMessage<KeptRecord> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 21);
+
+/**
+ * @generated from message zgame.v1.WaitingPush
+ */
+export type WaitingPush = Message<"zgame.v1.WaitingPush"> & {
+  /**
+   * @generated from field: uint32 id = 1;
+   */
+  id: number;
+
+  /**
+   * @generated from field: string of = 2;
+   */
+  of: string;
+
+  /**
+   * @generated from field: bytes body = 3;
+   */
+  body: Uint8Array;
+};
+
+/**
+ * Describes the message zgame.v1.WaitingPush.
+ * Use `create(WaitingPushSchema)` to create a new message.
+ */
+export const WaitingPushSchema: GenMessage<WaitingPush> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 22);
+
+/**
+ * PendingRequest waits for its response.
+ *
+ * @generated from message zgame.v1.PendingRequest
+ */
+export type PendingRequest = Message<"zgame.v1.PendingRequest"> & {
+  /**
+   * @generated from field: uint64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * until its deadline
+   *
+   * @generated from field: uint32 left_ms = 2;
+   */
+  leftMs: number;
+};
+
+/**
+ * Describes the message zgame.v1.PendingRequest.
+ * Use `create(PendingRequestSchema)` to create a new message.
+ */
+export const PendingRequestSchema: GenMessage<PendingRequest> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 23);
+
+/**
+ * BoundTo is an object that the session is bound to.
+ *
+ * @generated from message zgame.v1.BoundTo
+ */
+export type BoundTo = Message<"zgame.v1.BoundTo"> & {
+  /**
+   * @generated from field: zgame.v1.ObjectKey key = 1;
+   */
+  key?: ObjectKey | undefined;
+
+  /**
+   * the newest owner that the gate has heard of
+   *
+   * @generated from field: uint64 version = 2;
+   */
+  version: bigint;
+
+  /**
+   * and who that is
+   *
+   * @generated from field: string node = 3;
+   */
+  node: string;
+
+  /**
+   * @generated from field: uint64 epoch = 4;
+   */
+  epoch: bigint;
+
+  /**
+   * @generated from field: uint64 actor = 5;
+   */
+  actor: bigint;
+};
+
+/**
+ * Describes the message zgame.v1.BoundTo.
+ * Use `create(BoundToSchema)` to create a new message.
+ */
+export const BoundToSchema: GenMessage<BoundTo> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 24);
+
+/**
+ * MovesTo says, to all nodes, that a session goes to another gate.
+ *
+ * @generated from message zgame.v1.MovesTo
+ */
+export type MovesTo = Message<"zgame.v1.MovesTo"> & {
+  /**
+   * @generated from field: string gate = 1;
+   */
+  gate: string;
+
+  /**
+   * @generated from field: uint64 epoch = 2;
+   */
+  epoch: bigint;
+
+  /**
+   * that it has there
+   *
+   * @generated from field: uint32 generation = 3;
+   */
+  generation: number;
+};
+
+/**
+ * Describes the message zgame.v1.MovesTo.
+ * Use `create(MovesToSchema)` to create a new message.
+ */
+export const MovesToSchema: GenMessage<MovesTo> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 25);
+
+/**
+ * SessionMoved tells an actor that a session it watches, or an object that it is bound to, goes on at another gate: by the same id, in a later generation. What is sent to it by the old
+ * name still arrives.
+ *
+ * @generated from message zgame.v1.SessionMoved
+ */
+export type SessionMoved = Message<"zgame.v1.SessionMoved"> & {
+  /**
+   * @generated from field: uint64 session = 1;
+   */
+  session: bigint;
+
+  /**
+   * before
+   *
+   * @generated from field: uint32 generation = 2;
+   */
+  generation: number;
+
+  /**
+   * @generated from field: string gate = 3;
+   */
+  gate: string;
+
+  /**
+   * @generated from field: uint64 gate_epoch = 4;
+   */
+  gateEpoch: bigint;
+
+  /**
+   * @generated from field: uint32 new_generation = 5;
+   */
+  newGeneration: number;
+
+  /**
+   * @generated from field: string new_gate = 6;
+   */
+  newGate: string;
+
+  /**
+   * @generated from field: uint64 new_gate_epoch = 7;
+   */
+  newGateEpoch: bigint;
+};
+
+/**
+ * Describes the message zgame.v1.SessionMoved.
+ * Use `create(SessionMovedSchema)` to create a new message.
+ */
+export const SessionMovedSchema: GenMessage<SessionMoved> = /*@__PURE__*/
+  messageDesc(file_zgame_v1_wire, 26);
+
+/**
  * SessionClosed tells an actor that a session it watches has ended.
  *
  * @generated from message zgame.v1.SessionClosed
@@ -1001,7 +1478,7 @@ export type SessionClosed = Message<"zgame.v1.SessionClosed"> & {
  * Use `create(SessionClosedSchema)` to create a new message.
  */
 export const SessionClosedSchema: GenMessage<SessionClosed> = /*@__PURE__*/
-  messageDesc(file_zgame_v1_wire, 17);
+  messageDesc(file_zgame_v1_wire, 27);
 
 /**
  * @generated from enum zgame.v1.FrameKind
@@ -1218,6 +1695,20 @@ export enum SessionOp {
    * @generated from enum value: SESSION_OP_ROUTE = 10;
    */
   ROUTE = 10,
+
+  /**
+   * of a request that another gate took, which has handed the session over: seq; body is the frame as the client reads it
+   *
+   * @generated from enum value: SESSION_OP_RESPONSE = 11;
+   */
+  RESPONSE = 11,
+
+  /**
+   * nothing more of what is published to the session's groups is sent on by the gate that has handed it over
+   *
+   * @generated from enum value: SESSION_OP_GROUPS = 12;
+   */
+  GROUPS = 12,
 }
 
 /**
@@ -1225,4 +1716,60 @@ export enum SessionOp {
  */
 export const SessionOpSchema: GenEnum<SessionOp> = /*@__PURE__*/
   enumDesc(file_zgame_v1_wire, 3);
+
+/**
+ * @generated from enum zgame.v1.HandoverResult
+ */
+export enum HandoverResult {
+  /**
+   * @generated from enum value: HANDOVER_RESULT_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * the asking gate has it from now on
+   *
+   * @generated from enum value: HANDOVER_RESULT_STATE = 1;
+   */
+  STATE = 1,
+
+  /**
+   * it was handed over to another gate
+   *
+   * @generated from enum value: HANDOVER_RESULT_ELSEWHERE = 2;
+   */
+  ELSEWHERE = 2,
+
+  /**
+   * @generated from enum value: HANDOVER_RESULT_ENDED = 3;
+   */
+  ENDED = 3,
+
+  /**
+   * it is not that client's
+   *
+   * @generated from enum value: HANDOVER_RESULT_INVALID = 4;
+   */
+  INVALID = 4,
+
+  /**
+   * nor that user's
+   *
+   * @generated from enum value: HANDOVER_RESULT_USER = 5;
+   */
+  USER = 5,
+
+  /**
+   * ask again
+   *
+   * @generated from enum value: HANDOVER_RESULT_BUSY = 6;
+   */
+  BUSY = 6,
+}
+
+/**
+ * Describes the enum zgame.v1.HandoverResult.
+ */
+export const HandoverResultSchema: GenEnum<HandoverResult> = /*@__PURE__*/
+  enumDesc(file_zgame_v1_wire, 4);
 
