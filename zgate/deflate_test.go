@@ -320,6 +320,18 @@ func TestBroadcastIsCompressedOnce(t *testing.T) {
 	if e.z == nil || &e.z.pb[0] != &first.pb[0] || &e.z.text[0] != &first.text[0] {
 		t.Error("compressed again")
 	}
+	// One that has not agreed on it gets it as it is.
+	plain := r.dialRaw(true)
+	s, err := r.Session(plain.hello("plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.push(&e, true); err != nil {
+		t.Fatal(err)
+	}
+	if b0, got, err := plain.wsRead(); b0 != 0x82 || len(got) < len(body) || err != nil {
+		t.Errorf("without compression: %x, %d bytes, %v", b0, len(got), err)
+	}
 	clear(p.Body) // the caller's again
 	for _, c := range clients {
 		c.pushes("1 " + body)
@@ -339,11 +351,14 @@ func TestResumeCompressed(t *testing.T) {
 		r.cut(c)
 		r.pushTo(c.ref(), zmsg.Reliable, 5, body+"2")
 		r.pushTo(c.ref(), zmsg.Latest, 6, body+"3")
-		before := r.counter("compression_bytes_total", "deflated")
+		before, plain := r.counter("compression_bytes_total", "deflated"), r.counter("compression_bytes_total", "plain")
 		c = r.again("ann", token, 1, o)
 		c.pushes("2 "+body+"2", "3 "+body+"3")
 		if n := r.counter("compression_bytes_total", "deflated") - before; n < 100 || n > 2000 {
 			t.Errorf("%v bytes travelled", n)
+		}
+		if n := r.counter("compression_bytes_total", "plain") - plain; n < 2*float64(len(body)) {
+			t.Errorf("%v bytes were compressed, of two pushes with %d", n, len(body))
 		}
 	}
 }
