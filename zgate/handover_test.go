@@ -604,6 +604,38 @@ func TestWhileItGoes(t *testing.T) {
 			}
 		}
 	})
+	t.Run("by the new name, ahead of its state", func(t *testing.T) {
+		t.Parallel()
+		w, g := newTown(t, 2)
+		c := g[0].kept("ann")
+		g[0].cut(c)
+		ref := c.refAt()
+		now := zmsg.SessionRef{Gate: g[1].self.Ref(), ID: ref.ID, Gen: 2}
+		g[0].pushTo(ref, zmsg.Reliable, 1, "one")
+		w.fence = func() {
+			g[1].pushTo(now, zmsg.Reliable, 1, "three")
+			if err := errors.Join(
+				g[1].Join(now, "a"), g[1].Leave(now, "a"), g[1].Join(now, "b"),
+				g[1].Watch(now, zmsg.Address{Node: now.Gate, Actor: 3}), g[1].SetRoute(now, &zmsg.SessionRoute{IDs: []uint32{71}, Object: zmsg.Key{Type: 1}}),
+			); err != nil {
+				t.Error(err)
+			}
+			g[1].pushTo(now, zmsg.Reliable, 1, "four")
+			g[0].pushTo(ref, zmsg.Reliable, 1, "two") // on its way all the time
+		}
+		b := g[1].again("ann", c.welcome.GetResume(), 0)
+		b.pushes("1 one", "2 two", "3 three", "4 four")
+		s, err := g[1].Session(now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g[1].groups.get("a") != nil || g[1].groups.get("b") == nil || s.ownRoute(71) == nil {
+			t.Error("what was asked for ahead of its state is not done")
+		}
+		s.Close(CloseKicked, "")
+		b.closedWith(CloseKicked)
+		eventually(t, "who watches is told", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return slices.Contains(w.told, "told 3 10 n2") })
+	})
 	t.Run("forbidden", func(t *testing.T) {
 		t.Parallel()
 		_, g := newTown(t, 2)
