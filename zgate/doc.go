@@ -20,7 +20,8 @@
 //     goes through one queue of whole websocket frames. Pushes of a session are numbered from 1 without a hole.
 //   - Reliable pushes and responses are never dropped in silence while the session lives: a client that does not take them is
 //     closed as slow. A client that comes back gets what it has missed, in order, or is told exactly which pushes are gone;
-//     requests that it sends again run once, and get the same response. A SessionRef stays the same.
+//     requests that it sends again run once, and get the same response. A SessionRef stays the same, as long as the client comes to the same
+//     gate. To another one the session goes with all that is under way (Config.Peers), under the same id in its next generation; it is never at two.
 //   - A Volatile push may be dropped, which its sender is told and is counted. A Latest push that waits for the socket is
 //     replaced by a newer one of its id and of the same thing (Push.Of), and goes behind the reliable ones that came meanwhile.
 //   - No call of this package but Join, Start and Shutdown waits for a client or a network.
