@@ -88,7 +88,11 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
 		return err
 	}
 	welcomePages(list)
-	return runAll(ctx, env, app, list, pages, log)
+	file, err := saveSettings(f.data, &list[0])
+	if err != nil {
+		return err
+	}
+	return runAll(ctx, env, app, list, pages, file, log)
 }
 
 // devSettings makes the settings of each node: loopback, text messages allowed, names for logins unless the program has its own.
@@ -177,7 +181,7 @@ func addPort(address string, k int) (string, error) {
 
 // runAll starts the nodes one after the other, prints the banner, and serves until ctx ends or a node fails; then all
 // stop side by side.
-func runAll(ctx context.Context, env Env, app znode.App, list []znode.Settings, pages []net.Listener, log *slog.Logger) error {
+func runAll(ctx context.Context, env Env, app znode.App, list []znode.Settings, pages []net.Listener, file string, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var nodes []*znode.Node
@@ -191,7 +195,7 @@ func runAll(ctx context.Context, env Env, app znode.App, list []znode.Settings, 
 		}
 		nodes = append(nodes, n)
 	}
-	banner(env, app, nodes, list[0])
+	banner(env, app, nodes, file)
 	type end struct {
 		node    *znode.Node
 		drained bool
@@ -232,7 +236,13 @@ func stopAll(nodes []*znode.Node, timeout time.Duration) error {
 	return errors.Join(errs...)
 }
 
-func banner(env Env, app znode.App, nodes []*znode.Node, s znode.Settings) {
+// saveSettings leaves the first node's settings in the data directory, for the commands that operate a cluster.
+func saveSettings(data string, s *znode.Settings) (file string, err error) {
+	file = filepath.Join(data, "settings.yaml")
+	return file, os.WriteFile(file, []byte(s.Text()), 0o600)
+}
+
+func banner(env Env, app znode.App, nodes []*znode.Node, file string) {
 	var b strings.Builder
 	noun := "nodes are"
 	if len(nodes) == 1 {
@@ -246,11 +256,7 @@ func banner(env Env, app znode.App, nodes []*znode.Node, s znode.Settings) {
 		}
 		fmt.Fprintf(&b, "    gate   %s\n    admin  http://%s/metrics /livez /readyz\n", n.GateURL(), n.AdminAddr())
 	}
-	b.WriteString("\nsettings of the first node (`run --config` takes the same keys)\n")
-	for line := range strings.Lines(s.Text()) {
-		b.WriteString("  " + line)
-	}
-	b.WriteString("\nstop with Ctrl-C\n\n")
+	fmt.Fprintf(&b, "\n  settings of the first node: %s\n  look at it from another terminal: %s inspect --config %s\n\nstop with Ctrl-C\n\n", file, env.Name, file)
 	fmt.Fprint(env.Stdout, b.String())
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ func doctorCommand() Command {
 			defer cancel()
 			faults := 0
 			for _, f := range doctor.Diagnose(examine(ctx, &s)) {
-				fmt.Fprintf(env.Stdout, "%-5s  %-10s  %s\n", f.Level, f.About, f.Text)
+				fmt.Fprintf(env.Stdout, "%-5s  %-10s  %s\n", f.Level, f.About, strings.ReplaceAll(f.Text, "\n", fmt.Sprintf("\n%19s", "")))
 				if f.Remedy != "" {
 					fmt.Fprintf(env.Stdout, "%19s-> %s\n", "", f.Remedy)
 				}

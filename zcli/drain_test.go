@@ -2,6 +2,8 @@ package zcli
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,20 +14,25 @@ import (
 
 // A node of a cluster is drained by its name, found in discovery, or at its admin port; the others go on, and dev ends with its last node.
 func TestDrain(t *testing.T) {
-	started := newWatch("stop with Ctrl-C")
+	started, data := newWatch("stop with Ctrl-C"), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	code := make(chan int, 1)
 	go func() { // ends with ctx
 		code <- Run(ctx, Env{Name: "game", Stdout: started, Stderr: started}, znode.App{Name: "test"},
-			[]string{"dev", "--nodes", "2", "--data", t.TempDir(), "--gate", "127.0.0.1:0", "--admin", "127.0.0.1:0"})
+			[]string{"dev", "--nodes", "2", "--data", data, "--gate", "127.0.0.1:0", "--admin", "127.0.0.1:0"})
 	}()
 	select {
 	case <-started.seen:
 	case c := <-code:
 		t.Fatalf("dev ended with %d:\n%s", c, started.text())
 	}
-	endpoints := regexp.MustCompile(`endpoints: \[?"?(http://[0-9a-z.:]+)`).FindStringSubmatch(started.text())
+	settings := filepath.Join(data, "settings.yaml")
+	text, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints := regexp.MustCompile(`endpoints: \[?"?(http://[0-9a-z.:]+)`).FindStringSubmatch(string(text))
 	admins := regexp.MustCompile(`admin  http://(localhost:[0-9]+)/metrics`).FindAllStringSubmatch(started.text(), -1)
 	if endpoints == nil || len(admins) != 2 {
 		t.Fatalf("the banner:\n%s", started.text())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"zgame/internal/settings"
 	"zgame/zdiscovery"
 	"zgame/zmsg"
 	"zgame/znode"
@@ -35,7 +37,7 @@ func operation(env Env, name, synopsis, text string) (*flag.FlagSet, adminAt, *t
 }
 
 const keyText = `KEY names an object: KIND/ID, or KIND/ZONE/ID, where KIND is the kind's name or number and ZONE is a number (0 where there is none):
-room/lobby, room/7/lobby, 2/0/lobby.`
+rooms/lobby, rooms/7/lobby, 100/0/lobby. Of a kind that is not there, "inspect object" says which are.`
 
 // inspectCommand is `inspect`: what a cluster says of its nodes, of an object, or of a user.
 func inspectCommand() Command {
@@ -113,7 +115,7 @@ func (o *operator) inspectObject(ctx context.Context, key string) error {
 
 // find returns the admin path of an object, and where it lives.
 func (o *operator) find(ctx context.Context, key string) (path string, route *objectRoute, err error) {
-	k, err := o.key(key)
+	k, err := o.key(ctx, key)
 	if err != nil {
 		return "", nil, err
 	}
@@ -127,7 +129,7 @@ func (o *operator) find(ctx context.Context, key string) (path string, route *ob
 }
 
 // key reads a key as people write it.
-func (o *operator) key(text string) (k zmsg.Key, err error) {
+func (o *operator) key(ctx context.Context, text string) (k zmsg.Key, err error) {
 	kind, id, _ := strings.Cut(text, "/")
 	if zone, rest, ok := strings.Cut(id, "/"); ok {
 		if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
@@ -135,26 +137,45 @@ func (o *operator) key(text string) (k zmsg.Key, err error) {
 		}
 	}
 	if k.ID = id; kind == "" || id == "" {
-		return k, fmt.Errorf("the key %q: expected KIND/ID or KIND/ZONE/ID, such as room/lobby or 2/0/lobby", text)
+		return k, fmt.Errorf("the key %q: expected KIND/ID or KIND/ZONE/ID, such as rooms/lobby or 100/0/lobby", text)
 	}
 	if n, err := strconv.ParseUint(kind, 10, 32); err == nil {
 		k.Type = uint32(n)
 		return k, nil
 	}
-	var names []string
+	kinds, err := o.kinds(ctx)
+	if err != nil {
+		return k, err
+	}
+	if typ, ok := kinds[kind]; ok {
+		k.Type = typ
+		return k, nil
+	}
+	names := slices.Sorted(maps.Keys(kinds))
+	hint := ""
+	if near, ok := settings.Nearest(kind, names); ok {
+		hint = fmt.Sprintf(", did you mean %q?", near)
+	}
+	return k, fmt.Errorf("the key %q: no node hosts a kind %q%s; they host [%s]", text, kind, hint, strings.Join(names, " "))
+}
+
+// kinds returns the numbers of the kinds that nodes host.
+func (o *operator) kinds(ctx context.Context) (map[string]uint32, error) {
+	kinds := map[string]uint32{}
+	if o.admin != "" {
+		var s znode.NodeStatus
+		err := fetch(ctx, o.admin, http.MethodGet, "/node", &s)
+		for _, k := range s.Kinds {
+			kinds[k.Name] = k.Type
+		}
+		return kinds, err
+	}
 	for i := range o.nodes {
-		for _, x := range o.nodes[i].Kinds {
-			if x.Name == kind {
-				k.Type = x.Type
-				return k, nil
-			}
-			names = append(names, x.Name)
+		for _, k := range o.nodes[i].Kinds {
+			kinds[k.Name] = k.Type
 		}
 	}
-	if o.admin != "" {
-		return k, fmt.Errorf("the key %q: with --admin, expected the number of the kind, such as 2/0/lobby", text)
-	}
-	return k, fmt.Errorf("the key %q: no node hosts a kind %q; they host [%s]", text, kind, strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), " "))
+	return kinds, nil
 }
 
 func (o *operator) inspectUser(ctx context.Context, user string) error {
@@ -225,7 +246,10 @@ func (o *operator) move(ctx context.Context, key, to string) (err error) {
 			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s@%s gave it up; %s; took %s\n", key, from.Owner, strconv.FormatUint(from.Epoch, 36), &now, time.Since(began).Round(100*time.Microsecond))
 			return err
 		}
-		if s, ok := errors.AsType[*statusError](err); !ok || s.status != http.StatusConflict || ctx.Err() != nil {
+		switch s, answered := errors.AsType[*statusError](err); {
+		case !answered && ctx.Err() == nil:
+			return fmt.Errorf("%s: the node %s, which has it, cannot be asked: %w\n  where its process has died, others take over what it had when its lease has ended (etcd.lease): try again then", key, from.Owner, err)
+		case !answered || s.status != http.StatusConflict || ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		// Who was asked has not got it any more, or refuses: the next look says which.
@@ -249,6 +273,10 @@ func kickCommand() Command {
 			if err != nil {
 				return err
 			}
+			if *code < 4000 || *code > 4999 {
+				fmt.Fprintf(env.Stderr, "%s: --code %d: expected 4000 to 4999, which are the application's\n", flags.Name(), *code)
+				return errUsage
+			}
 			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error {
 				address, err := o.any(ctx)
 				if err != nil {
@@ -259,6 +287,9 @@ func kickCommand() Command {
 					Sessions int `json:"sessions"`
 				}
 				if err := fetch(ctx, address, http.MethodPost, "/users/"+url.PathEscape(words[0])+"/kick?"+q.Encode(), &done); err != nil {
+					if s, ok := errors.AsType[*statusError](err); ok && s.status == http.StatusNotFound {
+						return fmt.Errorf("%s is not logged in", words[0])
+					}
 					return err
 				}
 				_, err = fmt.Fprintf(o.env.Stdout, "%s: %d sessions closed with code %d\n", words[0], done.Sessions, *code)

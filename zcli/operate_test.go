@@ -2,6 +2,7 @@ package zcli
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,18 +11,19 @@ import (
 	"time"
 
 	"zgame/zclient"
+	"zgame/zdiscovery"
 	"zgame/znode"
 )
 
 // What operators ask a cluster of two nodes: who is there, where a user and an object are, to move an object, to kick a user.
 func TestOperations(t *testing.T) {
-	started := newWatch("stop with Ctrl-C")
+	started, data := newWatch("stop with Ctrl-C"), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	code := make(chan int, 1)
 	go func() { // ends with ctx
 		code <- Run(ctx, Env{Name: "game", Stdout: started, Stderr: started}, znode.App{Name: "test"},
-			[]string{"dev", "--nodes", "2", "--data", t.TempDir(), "--gate", "127.0.0.1:0", "--admin", "127.0.0.1:0"})
+			[]string{"dev", "--nodes", "2", "--data", data, "--gate", "127.0.0.1:0", "--admin", "127.0.0.1:0"})
 	}()
 	defer func() {
 		cancel()
@@ -33,7 +35,12 @@ func TestOperations(t *testing.T) {
 		code <- c
 		t.Fatalf("dev ended with %d:\n%s", c, started.text())
 	}
-	endpoints := regexp.MustCompile(`endpoints: \[?"?(http://[0-9a-z.:]+)`).FindStringSubmatch(started.text())
+	settings := filepath.Join(data, "settings.yaml")
+	text, err := os.ReadFile(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints := regexp.MustCompile(`endpoints: \[?"?(http://[0-9a-z.:]+)`).FindStringSubmatch(string(text))
 	gates := regexp.MustCompile(`gate   (ws://\S+)`).FindAllStringSubmatch(started.text(), -1)
 	admins := regexp.MustCompile(`admin  http://(localhost:[0-9]+)/metrics`).FindAllStringSubmatch(started.text(), -1)
 	if endpoints == nil || len(gates) != 2 || len(admins) != 2 {
@@ -44,14 +51,6 @@ func TestOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = ann.Close() }() // she may be gone already
-	nats := regexp.MustCompile(`url: "?(nats://[0-9a-z.:]+)`).FindStringSubmatch(started.text())
-	if nats == nil {
-		t.Fatalf("the banner:\n%s", started.text())
-	}
-	settings := filepath.Join(t.TempDir(), "settings.yaml")
-	if err := os.WriteFile(settings, []byte("nats: {url: '"+nats[1]+"'}\netcd: {endpoints: ['"+endpoints[1]+"']}\nstore: {driver: kv}\ngate: {auth: {kind: dev}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	env := []string{"ZGAME_ETCD_ENDPOINTS=" + endpoints[1]}
 	run := func(want int, args ...string) string {
 		t.Helper()
@@ -82,7 +81,7 @@ func TestOperations(t *testing.T) {
 		{2, []string{"kick"}, []string{"expected one USER"}},
 		{1, []string{"inspect", "--timeout", "-1s"}, []string{"--timeout -1s: expected a span of time above 0"}},
 		{0, []string{"move", "-h"}, []string{"KIND/ZONE/ID", "-admin"}},
-		{0, []string{"inspect"}, []string{"NODE", "SESSIONS", "n1@", "n2@", "ready"}},
+		{0, []string{"inspect"}, []string{"NODE", "SESSIONS", "n1@", "n2@", "ready", "s  "}},
 		{0, []string{"inspect", "--admin", admins[0][1]}, []string{"n1@", "ready"}},
 		{0, []string{"doctor", "--config", settings}, []string{"servers     bus, discovery and store answer", "node n1", "node n2", "names       message ids and kinds mean the same"}},
 		{2, []string{"doctor", "now"}, []string{`unexpected argument "now"`}},
@@ -90,13 +89,14 @@ func TestOperations(t *testing.T) {
 		{0, []string{"inspect", "user", "nobody at/all"}, []string{"nobody at/all is not logged in"}},
 		{1, []string{"inspect", "object", "zuser/nobody"}, []string{"404"}},
 		{1, []string{"inspect", "object", "zuser"}, []string{`the key "zuser": expected KIND/ID`}},
-		{1, []string{"inspect", "object", "zuser/ann", "--admin", admins[0][1]}, []string{"with --admin, expected the number of the kind"}},
+		{0, []string{"inspect", "object", "zuser/ann", "--admin", admins[0][1]}, []string{"zuser/ann: " + was[1]}},
+		{1, []string{"inspect", "object", "zusers/ann", "--admin", admins[0][1]}, []string{`did you mean "zuser"?`}},
 		{1, []string{"move", "zuser/ann", "n9"}, []string{"404", `there is no node "n9"`}},
 		{1, []string{"move", "zuser/nobody", "n1"}, []string{"404"}},
 		{0, []string{"move", "zuser/ann", was[1]}, []string{was[1] + "@", "already"}},
 		{0, []string{"move", "zuser/ann", other}, []string{was[1] + "@", "gave it up; " + other + "@"}},
-		{1, []string{"kick", "ann", "--code", "1000"}, []string{`code="1000": expected a close code of the application's, 4000 to 4999`}},
-		{1, []string{"kick", "nobody"}, []string{"404", `the user "nobody"`}},
+		{2, []string{"kick", "ann", "--code", "1000"}, []string{`--code 1000: expected 4000 to 4999`}},
+		{1, []string{"kick", "nobody"}, []string{"nobody is not logged in"}},
 		{0, []string{"kick", "ann", "--code", "4321", "--text", "see you & good bye"}, []string{"ann: 1 sessions closed with code 4321"}},
 	} {
 		out := run(c.code, c.args...)
@@ -105,6 +105,15 @@ func TestOperations(t *testing.T) {
 				t.Errorf("%v lacks %q:\n%s", c.args, want, out)
 			}
 		}
+	}
+	var status znode.NodeStatus
+	if err := fetch(ctx, admins[0][1], http.MethodGet, "/node", &status); err != nil || status.Up <= 0 || status.Up > 2*time.Minute || time.Since(status.Started) > 2*time.Minute ||
+		len(status.Kinds) != 1 || status.Node.ID != "n1" {
+		t.Errorf("%+v, %v", status, err)
+	}
+	n := examineNode(ctx, zdiscovery.Node{Ref: status.Node, Admin: admins[0][1]})
+	if n.Err != nil || n.Rate < 0.2 || n.Rate > 5 || n.Skew.Abs() > time.Minute {
+		t.Errorf("its clock: %+v", n)
 	}
 	if code, out, _ := try(t, append(env, "ZGAME_START_TIMEOUT=1s"), "doctor"); code != 1 || !strings.Contains(out, "FAULT") || !strings.Contains(out, "the store") {
 		t.Errorf("no store where the settings say one is: exit code %d\n%s", code, out)

@@ -23,6 +23,13 @@ type NodeStatus struct {
 	Suspended int              `json:"suspended"` // of them: whose client is away
 	Actors    int              `json:"actors"`    // those of objects too
 	Objects   int              `json:"objects"`   // in memory
+	Kinds     []KindStatus     `json:"kinds"`     // that it hosts
+}
+
+// KindStatus is a kind of stateful actors.
+type KindStatus struct {
+	Type uint32 `json:"type"`
+	Name string `json:"name"`
 }
 
 // Status says how the node is. It may be called from any goroutine, once it has been started.
@@ -32,6 +39,9 @@ func (n *Node) Status() NodeStatus {
 		Now: now, Up: now.Sub(n.started),
 		Node: n.Self(), State: *n.state.Load(), Version: Version(), Zone: n.cfg.Settings.Node.Zone, Started: n.started, Load: n.load.Load(),
 		Gate: n.GateURL(), Actors: n.group.Len(), Objects: n.objects.set.Resident(),
+	}
+	for _, k := range n.objects.kinds() {
+		s.Kinds = append(s.Kinds, KindStatus{k.Type, k.Name})
 	}
 	if n.gate != nil {
 		s.Sessions, s.Suspended = n.gate.Sessions(), n.gate.Suspended()

@@ -151,6 +151,7 @@ func New(cfg Config) (*Node, error) {
 // that serve. Each step may take start.timeout; joining may wait for an earlier process' lease to end besides. On an error
 // Start has taken down what it brought up.
 func (n *Node) Start(ctx context.Context) (err error) {
+	n.started = time.Now()
 	defer func() {
 		if err != nil {
 			// The start's context may be over; what is up still needs a moment to come down in order.
