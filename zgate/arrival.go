@@ -116,35 +116,47 @@ func (s *Session) settle(w *wirepb.SessionState, before *token) bool {
 	if r.arrival.lost {
 		r.log.Miss(s.pushes)
 	}
+	instead := r.arrival.instead
 	c.q.mu.Unlock()
 	for _, b := range w.GetObjects() {
 		g.objects.arrive(s, b)
 	}
-	for s.doEarly() {
+	there, n := s.joinAgain(w.GetGroups())
+	for s.doEarly() { // behind all that it was: one of them may be a Leave
+	}
+	if instead != nil {
+		instead.cameBack()
 	}
 	g.wheel.schedule(&c.timer, min(s.requests.next(), g.now()+int64(r.window)))
 	g.count.handTaken.Inc()
-	s.joinAgain(w.GetGroups(), before.ref)
+	s.sayTaken(before.ref, there, n)
 	if g.cfg.Directory != nil {
 		g.rebinds.add(g, s)
 	}
 	return true
 }
 
-// joinAgain makes the session a member of its groups here, and tells the gate before when all that is published to them arrives.
-func (s *Session) joinAgain(groups []string, before zmsg.SessionRef) {
-	left := make(chan struct{}, len(groups))
-	n := 0
+// joinAgain makes the session a member of its groups here; there gets a word for each of n whose subscription is there.
+func (s *Session) joinAgain(groups []string) (there <-chan struct{}, n int) {
+	c := make(chan struct{}, len(groups))
 	for _, name := range groups {
-		if s.g.groups.join(s, name, func(error) { left <- struct{}{} }) == nil { // one that fails is tried again, as for any group
+		if s.g.groups.join(s, name, func(error) { c <- struct{}{} }) == nil { // one that fails is tried again, as for any group
 			n++
 		}
 	}
-	if n == 0 {
-		s.g.cfg.Peers.Taken(before)
-		return
-	}
-	if !s.g.enlist() {
+	return c, n
+}
+
+// joining reports whether what is published to the session's groups comes by the gate before still, which is told when not.
+func (s *Session) joining() bool {
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	return s.resume != nil && s.resume.overlap != nil
+}
+
+// sayTaken tells the gate before when all that is published to the session's groups arrives here.
+func (s *Session) sayTaken(before zmsg.SessionRef, there <-chan struct{}, n int) {
+	if n == 0 || !s.g.enlist() {
 		s.g.cfg.Peers.Taken(before)
 		return
 	}
@@ -155,7 +167,7 @@ func (s *Session) joinAgain(groups []string, before zmsg.SessionRef) {
 		defer late.Stop()
 		for n > 0 {
 			select {
-			case <-left:
+			case <-there:
 				n--
 			case <-late.C:
 				n = 0
@@ -219,7 +231,7 @@ func (g *Gate) fetch(c *conn, at zmsg.SessionRef, cl *claim, window time.Duratio
 				return nil, next, refusedInvalid, nil
 			}
 			if !s.settle(a.GetState(), &token{at, cl.secret}) {
-				return nil, next, granted, nil
+				return nil, ref, granted, nil // another answer was there first
 			}
 			return s, next, granted, nil
 		case wirepb.HandoverResult_HANDOVER_RESULT_BUSY:
@@ -260,12 +272,22 @@ func (g *Gate) HandedLate(ref zmsg.SessionRef, answer []byte) {
 	w := a.GetState()
 	own := zmsg.SessionRef{Gate: g.self.Ref(), ID: ref.ID, Gen: ref.Gen + 1}
 	window := min(g.cfg.ResumeWindow, time.Duration(w.GetWindowMs())*time.Millisecond)
-	s, _ := g.coming(w.GetUser(), ref, own, w.GetText(), window)
-	if s == nil {
-		g.cfg.Peers.Taken(ref) // it went on without
-		return
-	}
 	t := token{ref: ref}
 	copy(t.secret[:], w.GetSecret())
-	s.settle(w, &t)
+	var s *Session
+	if !g.past.has(ref.ID) {
+		s, _ = g.coming(w.GetUser(), ref, own, w.GetText(), window)
+	}
+	if s != nil {
+		s.settle(w, &t)
+		return
+	}
+	switch s = g.sessions.get(ref.ID); {
+	case s == nil || s.ref != own: // it went on without
+	case s.settle(w, &t): // it is asked for again
+		return
+	case s.joining(): // the same answer once more
+		return
+	}
+	g.cfg.Peers.Taken(ref)
 }

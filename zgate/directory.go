@@ -235,8 +235,9 @@ func (g *Gate) again(s *Session) bool {
 	case err != nil:
 		return false
 	case a != zmsg.Admitted:
+		// Of a session that is about to go the directory may know the new name already: by the one that was asked with there is none.
 		v := turnedAway(a)
-		s.Close(v.code, v.text)
+		s.closeUnlessMoved(v.code, v.text, true)
 	default:
 		s.login.Store(number)
 	}

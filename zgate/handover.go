@@ -166,7 +166,7 @@ func (g *Gate) handOver(from zmsg.NodeRef, ref zmsg.SessionRef, ask []byte, answ
 		case why == refusedUser:
 			c.q.mu.Unlock()
 			return result(wirepb.HandoverResult_HANDOVER_RESULT_USER)
-		case s.state == stateComing:
+		case s.state == stateComing, r != nil && r.arrival != nil: // what came ahead of its state is to be done first
 			c.q.mu.Unlock()
 			return result(wirepb.HandoverResult_HANDOVER_RESULT_BUSY)
 		case s.state == stateGone && r.moving.to == to && r.moving.state != nil && cl.secret.among(&r.secret, &r.before, r.two):
@@ -335,6 +335,14 @@ func (g *Gate) Taken(from zmsg.NodeRef, ref zmsg.SessionRef) {
 	if s == nil || !g.self.Is(ref.Gate) || s.ref.Gen != ref.Gen {
 		return
 	}
+	s.taken(from)
+}
+
+// cameBack is Taken for a session that is at this gate again, by another name.
+func (s *Session) cameBack() { s.taken(s.resume.gone.Load().Gate) }
+
+func (s *Session) taken(from zmsg.NodeRef) {
+	g := s.g
 	g.mu.Lock()
 	if g.deafToAsks { // Shutdown counts what is left by now
 		g.mu.Unlock()

@@ -144,14 +144,19 @@ func (g *Gate) Join(ref zmsg.SessionRef, name string) error {
 		return err
 	}
 	done := make(chan error, 1)
-	if later := s.later(func() { _ = g.groups.join(s, name, nil) }); later {
-		return nil
-	}
-	if ok, err := s.elsewhere(zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_JOIN, Group: name}); ok {
-		return err
-	}
-	if err := g.groups.join(s, name, func(err error) { done <- err }); err != nil {
-		return err
+	join := func() error { return g.groups.join(s, name, func(err error) { done <- err }) }
+	later := s.later(func() {
+		if err := join(); err != nil {
+			done <- err
+		}
+	})
+	if !later {
+		if ok, err := s.elsewhere(zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_JOIN, Group: name}); ok {
+			return err
+		}
+		if err := join(); err != nil {
+			return err
+		}
 	}
 	select { // the usual case, without a timer
 	case err = <-done:
@@ -300,7 +305,7 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		}
 		var done func(error)
 		group := strings.Clone(e.Group) // e is not ours to keep
-		if _, gone := s.goneTo(); gone || s.resume != nil && s.resume.arriving.Load() {
+		if _, gone := s.goneTo(); gone {
 			err := g.Join(e.Session, group)
 			if err == nil && e.Request != 0 && g.cfg.Ack != nil {
 				g.cfg.Ack(zmsg.NodeRef{ID: strings.Clone(from.ID), Epoch: from.Epoch}, e.Request, nil)
@@ -316,7 +321,16 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 				g.cfg.Ack(from, request, err)
 			}
 		}
-		return g.groups.join(s, group, done)
+		join := func() error { return g.groups.join(s, group, done) }
+		later := s.later(func() {
+			if err := join(); err != nil && done != nil {
+				done(err)
+			}
+		})
+		if later {
+			return nil
+		}
+		return join()
 	case wirepb.SessionOp_SESSION_OP_LEAVE:
 		return g.Leave(e.Session, strings.Clone(e.Group))
 	case wirepb.SessionOp_SESSION_OP_KICK:

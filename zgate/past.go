@@ -53,6 +53,14 @@ func (p *pastSessions) take(id uint64, user string, t *secret, now int64) (how e
 	return s.how, s.until >= now
 }
 
+// has reports whether a session of the id has ended here.
+func (p *pastSessions) has(id uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.m[id]
+	return ok
+}
+
 // forget lets go what the session kept for its client, which does not come back to it.
 func (s *Session) forget(how ending) {
 	r := s.resume

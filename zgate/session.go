@@ -103,9 +103,14 @@ func (s *Session) Close(code CloseCode, text string) bool {
 }
 
 func (s *Session) close(code CloseCode, text string) bool {
+	return s.closeUnlessMoved(code, text, code == CloseMoved)
+}
+
+// closeUnlessMoved is close; with here, it leaves a session that is on its way to another gate, or there, as it is.
+func (s *Session) closeUnlessMoved(code CloseCode, text string, here bool) bool {
 	c := s.lock()
 	switch {
-	case code == CloseMoved && (s.state == stateGone || s.state == stateSuspended && s.resume.moving != nil):
+	case here && (s.state == stateGone || s.state == stateSuspended && s.resume.moving != nil):
 		c.q.mu.Unlock()
 		return false // that is so
 	case s.state == stateGone:
@@ -382,7 +387,7 @@ func (t *sessions) put(s *Session) bool {
 		sh.m = make(map[uint64]*Session)
 	}
 	if old := sh.m[s.ref.ID]; old != nil {
-		if _, gone := old.goneTo(); !gone { // one that was handed over gives its place
+		if to, gone := old.goneTo(); !gone || s.ref.Gen <= to.Gen { // one that was handed over gives its place, when it comes back
 			return false
 		}
 		if s.resume != nil && s.resume.arrival != nil {

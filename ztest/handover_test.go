@@ -414,3 +414,29 @@ func TestBoundSessionsRoam(t *testing.T) {
 		return slices.Equal(told, []string{"ann", "bob"})
 	})
 }
+
+// The word of a gate about a session that has left it comes late to the directory, which knows the session by its newer name: nothing changes.
+func TestDirectoryIsToldLate(t *testing.T) {
+	t.Parallel()
+	h := &hall{names: map[string]zmsg.SessionRef{}}
+	c := users(t, h.app(), nil)
+	r := roam(t, c, "ann", 0)
+	before := r.Session().Ref
+	r.lead(c, 1)
+	ztest.Eventually(t, "the client and the directory have it by its new name", func() bool {
+		got, s := sessionsOf(t, c, 2, "ann"), r.State()
+		return len(got) == 1 && got[0].Gate == c.Node(1).Self() && s.Phase == zclient.Online && s.Session.Ref == got[0]
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	number, a, err := c.Node(0).Users().Bind(ctx, zmsg.Login{User: "ann", Session: before, Number: 1, Most: 1})
+	if err != nil || a != zmsg.Admitted || number == 1 {
+		t.Errorf("number %d, %v, %v", number, a, err)
+	}
+	if got := sessionsOf(t, c, 2, "ann"); len(got) != 1 || got[0] != r.Session().Ref {
+		t.Errorf("%v", got)
+	}
+	if r.State().Phase == zclient.Closed {
+		t.Errorf("%v", r.State().Reason)
+	}
+}

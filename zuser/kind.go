@@ -96,6 +96,11 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 		return &userpb.Bound{Number: l.GetNumber(), Admission: uint32(endedBy(l))}, c.Bind(s)
 	}
 	l := &userpb.Login{Session: req.GetSession(), Number: req.GetNumber(), WindowMs: req.GetWindowMs(), Proof: req.GetProof()}
+	if req.GetResumes() == nil && l.GetNumber() != 0 || req.GetHanded() {
+		if i := findID(u.GetLogins(), s); i >= 0 && refOf(u.GetLogins()[i].GetSession()).Gen > s.Gen { // the word of a gate that it has left since
+			return &userpb.Bound{Number: u.GetLogins()[i].GetNumber(), Admission: uint32(endedBy(u.GetLogins()[i]))}, nil
+		}
+	}
 	have := live(u.GetLogins())
 	var before *userpb.Login // that it goes on with
 	fresh := l.GetNumber() == 0
