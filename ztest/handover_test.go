@@ -422,6 +422,12 @@ func TestDirectoryIsToldLate(t *testing.T) {
 	c := users(t, h.app(), nil)
 	r := roam(t, c, "ann", 0)
 	before := r.Session().Ref
+	r.join("go")
+	stop := make(chan struct{})
+	said := h.speak(t, c, stop, time.Millisecond)
+	ztest.Eventually(t, "it has shown that it has a token", func() bool { return len(r.heard()) > 100 })
+	close(stop)
+	said()
 	r.lead(c, 1)
 	ztest.Eventually(t, "the client and the directory have it by its new name", func() bool {
 		got, s := sessionsOf(t, c, 2, "ann"), r.State()
