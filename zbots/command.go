@@ -30,12 +30,12 @@ func command(ctx context.Context, env zcli.Env, scripts []Script, args []string)
 		for _, s := range scripts {
 			fmt.Fprintf(flags.Output(), "  %-10s %s\n", s.Name, s.Help)
 		}
-		fmt.Fprintf(flags.Output(), "\nLatencies count from when a request was to be made. Exit code 1 where a numbered message was lost, doubled or swapped.\n\n")
+		fmt.Fprintf(flags.Output(), "\nLatencies count from when a request was to be made. Exit code 1 where a numbered message was lost, doubled or swapped, or a bot ended by an error.\n\n")
 		flags.PrintDefaults()
 	}
 	urls := flags.String("url", "ws://localhost:7000/ws", "gates, with commas between")
 	n := flags.Int("n", 100, "how many bots")
-	ramp := flags.Duration("ramp", 5*time.Second, "how long until all have begun")
+	ramp := flags.Duration("ramp", -1, "how long until all have begun (default 5s, or a quarter of --time where that is less)")
 	span := flags.Duration("time", 30*time.Second, "how long they play, the ramp included")
 	seed := flags.Uint64("seed", 1, "for what bots do by chance")
 	html := flags.String("html", "", "file for the report as a page with charts")
@@ -59,6 +59,14 @@ func command(ctx context.Context, env zcli.Env, scripts []Script, args []string)
 	if at < 0 {
 		return fmt.Errorf("there is no script %q; there are [%s]", script, strings.Join(names, " "))
 	}
+	if *ramp < 0 {
+		*ramp = min(5*time.Second, *span/4)
+	}
+	if *n < 1 || *ramp >= *span {
+		fmt.Fprintf(env.Stderr, "%s: --n %d --ramp %s --time %s: expected at least one bot, and --ramp below --time\n", flags.Name(), *n, *ramp, *span)
+		flags.Usage()
+		return errors.New("wrong use")
+	}
 	cfg := Config{URLs: strings.Split(*urls, ","), Script: scripts[at], Bots: *n, Ramp: *ramp, Time: *span, Seed: *seed}
 	if !*quiet {
 		cfg.Progress = func(r *Report) { fmt.Fprintln(env.Stderr, progress(r)) }
@@ -79,10 +87,15 @@ func command(ctx context.Context, env zcli.Env, scripts []Script, args []string)
 	} else {
 		_, err = fmt.Fprint(env.Stdout, rep)
 	}
-	if err == nil && rep.Faulty() {
-		err = errors.New("numbered messages were lost, doubled or swapped")
+	switch {
+	case err != nil:
+		return err
+	case rep.Faulty():
+		return errors.New("numbered messages were lost, doubled or swapped")
+	case rep.Failed() > 0:
+		return fmt.Errorf("%d of %d bots ended by an error", rep.Failed(), rep.Bots)
 	}
-	return err
+	return nil
 }
 
 // progress is a line about the last second.

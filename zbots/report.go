@@ -24,7 +24,9 @@ type Report struct {
 	Came       uint64         `json:"came"`    // numbered messages
 	Numbered   Numbered       `json:"numbered"`
 	Ended      map[string]int `json:"ended"` // bots that ended by an error, by what it was
-	Seconds    []Second       `json:"seconds"`
+	// Words is what the first error of each reason said.
+	Words   map[string]string `json:"words"`
+	Seconds []Second          `json:"seconds"`
 }
 
 // Operation is one kind of request.
@@ -64,16 +66,32 @@ func (r *Report) String() string {
 	_ = t.Flush() // of a strings.Builder
 	for _, o := range r.Operations {
 		for _, why := range slices.Sorted(maps.Keys(o.Errors)) {
-			fmt.Fprintf(&b, "%s failed %d times: %s\n", o.Name, o.Errors[why], why)
+			fmt.Fprintf(&b, "%s failed %d times: %s%s\n", o.Name, o.Errors[why], why, r.said(why))
 		}
 	}
 	fmt.Fprintf(&b, "\nnumbered messages: %d came; %d lost, %d doubled, %d swapped\n", r.Came, r.Numbered.Lost, r.Numbered.Doubled, r.Numbered.Swapped)
 	fmt.Fprintf(&b, "connections: %d of %d bots came online; %d connections lost, %d sessions went on, %d began anew, %d gaps were told\n",
 		r.Online, r.Bots, r.Lost, r.Resumed, r.Anew, r.Gaps)
 	for _, why := range slices.Sorted(maps.Keys(r.Ended)) {
-		fmt.Fprintf(&b, "%d bots ended by: %s\n", r.Ended[why], why)
+		fmt.Fprintf(&b, "%d bots ended by: %s%s\n", r.Ended[why], why, r.said(why))
 	}
 	return b.String()
+}
+
+// said is what the first error of a reason said, where that is more than the reason.
+func (r *Report) said(why string) string {
+	if w := r.Words[why]; w != "" && w != why {
+		return fmt.Sprintf(" (%.200s)", w)
+	}
+	return ""
+}
+
+// Failed is how many bots ended by an error.
+func (r *Report) Failed() (n int) {
+	for _, of := range r.Ended {
+		n += of
+	}
+	return n
 }
 
 // short is a latency to three figures.

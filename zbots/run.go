@@ -171,7 +171,7 @@ func (r *runner) report() *Report {
 	rep := &Report{
 		Script: r.cfg.Script.Name, Bots: r.cfg.Bots, Began: r.tally.began, Took: took, Operations: r.tally.operations(took),
 		Lost: r.tally.lost.Load(), Resumed: r.tally.resumed.Load(), Anew: r.tally.anew.Load(), Gaps: r.tally.gaps.Load(),
-		Came: r.tally.came.Load(), Seconds: r.tally.series(), Ended: map[string]int{},
+		Came: r.tally.came.Load(), Seconds: r.tally.series(), Ended: map[string]int{}, Words: map[string]string{},
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,5 +185,6 @@ func (r *runner) report() *Report {
 	r.tally.mu.Lock()
 	defer r.tally.mu.Unlock()
 	maps.Copy(rep.Ended, r.tally.errs)
+	maps.Copy(rep.Words, r.tally.words)
 	return rep
 }

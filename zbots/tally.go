@@ -2,6 +2,7 @@ package zbots
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ type tally struct {
 	mu      sync.Mutex
 	ops     map[string]*op
 	seconds []second
-	errs    map[string]int // of bots that have ended by one
+	errs    map[string]int    // of bots that have ended by one
+	words   map[string]string // what the first error of each reason said
 }
 
 // op is one kind of request.
@@ -47,7 +49,7 @@ type second struct {
 }
 
 func newTally() *tally {
-	return &tally{began: time.Now(), ops: map[string]*op{}, errs: map[string]int{}}
+	return &tally{began: time.Now(), ops: map[string]*op{}, errs: map[string]int{}, words: map[string]string{}}
 }
 
 func (t *tally) done(name string, began, ended time.Time, err error) {
@@ -61,7 +63,7 @@ func (t *tally) done(name string, began, ended time.Time, err error) {
 	}
 	s := t.secondLocked(ended)
 	if err != nil {
-		o.errs[reason(err)]++
+		o.errs[t.reasonLocked(err)]++
 		s.failed++
 		return
 	}
@@ -90,7 +92,16 @@ func (t *tally) tick(at time.Time) {
 func (t *tally) failed(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.errs[reason(err)]++
+	t.errs[t.reasonLocked(err)]++
+}
+
+// reasonLocked is reason, and keeps what the first one said.
+func (t *tally) reasonLocked(err error) string {
+	why := reason(err)
+	if _, there := t.words[why]; !there {
+		t.words[why] = err.Error()
+	}
+	return why
 }
 
 // watch counts what becomes of a bot's connection, until the function that it returns is called.
@@ -124,6 +135,9 @@ func reason(err error) string {
 		return "connection " + string(r.Kind)
 	}
 	if e, ok := errors.AsType[*zmsg.Error](err); ok {
+		if e.Code >= zmsg.CodeApplication {
+			return fmt.Sprintf("the program's code %d", e.Code)
+		}
 		return e.Code.String()
 	}
 	text, _, _ := strings.Cut(err.Error(), ":")

@@ -165,7 +165,7 @@ func TestTrouble(t *testing.T) {
 		return fmt.Errorf("no more: %d", b.Index)
 	}}
 	rep, err = Run(t.Context(), cfg)
-	if want := (Numbered{Lost: 4, Doubled: 2}); err != nil || rep.Numbered != want || rep.Ended["no more"] != 2 || !rep.Faulty() {
+	if want := (Numbered{Lost: 4, Doubled: 2}); err != nil || rep.Numbered != want || rep.Ended["no more"] != 2 || !strings.Contains(rep.String(), "2 bots ended by: no more (no more: ") || !rep.Faulty() {
 		t.Errorf("%v\n%s", err, rep)
 	}
 	if _, err := Run(t.Context(), Config{Time: time.Second, Ramp: time.Second}); err == nil || strings.Count(err.Error(), "zbots: ") != 4 {
@@ -182,9 +182,10 @@ func TestCommand(t *testing.T) {
 	c := ztest.Cluster(t, 1, chat.With(chat.Options{Rate: -1}))
 	html := filepath.Join(t.TempDir(), "report.html")
 	lossy := Script{Name: "lossy", Run: func(_ context.Context, b *Bot) error { b.Expect("x", 1); return nil }}
+	ends := Script{Name: "ends", Run: func(context.Context, *Bot) error { return fmt.Errorf("ends: %w", zmsg.Errorf(1234, "oh dear")) }}
 	try := func(args ...string) (code int, out string) {
 		var b bytes.Buffer
-		code = zcli.Run(t.Context(), zcli.Env{Name: "game", Stdout: &b, Stderr: &b}, znode.App{}, append([]string{"bots"}, args...), Command(talk(50*time.Millisecond), lossy))
+		code = zcli.Run(t.Context(), zcli.Env{Name: "game", Stdout: &b, Stderr: &b}, znode.App{}, append([]string{"bots"}, args...), Command(talk(50*time.Millisecond), lossy, ends))
 		return code, b.String()
 	}
 	url := []string{"--url", c.Node(0).GateURL(), "--n", "3", "--ramp", "0s", "--time", "1s", "--quiet"}
@@ -203,9 +204,12 @@ func TestCommand(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"nothing"}, 1, `there is no script "nothing"; there are [talk lossy]`},
+		{[]string{"nothing"}, 1, `there is no script "nothing"; there are [talk lossy ends]`},
 		{[]string{"-h"}, 0, "all in one room"},
-		{[]string{"--n", "0"}, 1, "Config.Bots is 0"},
+		{[]string{"--n", "0"}, 1, "--n 0 --ramp 5s --time 30s: expected at least one bot"},
+		{[]string{"--ramp", "5s", "--time", "5s"}, 1, "--ramp below --time"},
+		{append([]string{"ends"}, url...), 1, "3 of 3 bots ended by an error"},
+		{append([]string{"ends"}, url...), 1, "3 bots ended by: the program's code 1234 (ends: application: oh dear"},
 		{append([]string{"lossy"}, url...), 1, "numbered messages were lost"},
 	} {
 		if code, out := try(x.args...); code != x.code || !strings.Contains(out, x.want) {

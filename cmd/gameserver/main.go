@@ -3,8 +3,11 @@ package main
 
 import (
 	"zgame/examples"
+	"zgame/zbots"
 	"zgame/zcli"
 	"zgame/zcli/gen"
 )
 
-func main() { zcli.Main(examples.App(), zcli.Services(), gen.Command()) }
+func main() {
+	zcli.Main(examples.App(), zcli.Services(), gen.Command(), zbots.Command(examples.Bots()...))
+}
