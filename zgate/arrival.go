@@ -216,6 +216,10 @@ func (g *Gate) fetch(c *conn, at zmsg.SessionRef, cl *claim, window time.Duratio
 	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.HandoverTime)
 	defer cancel()
 	for {
+		if hungUp(c.nc) {
+			s.notCome()
+			return nil, next, granted, &errGaveUp
+		}
 		b, err := g.cfg.Peers.Ask(ctx, at, ask)
 		c.readAt = time.Now()
 		var a wirepb.HandoverAnswer

@@ -300,12 +300,20 @@ func (g *Gate) hello(c *conn, m message) (*Session, *violation) {
 		case *wirepb.Control_Ping:
 			c.ping(ctl.Ping)
 		case *wirepb.Control_Hello:
+			began := time.Now()
 			user, v := c.authenticate(ctl.Hello)
-			if v != nil {
+			switch {
+			case v != nil:
 				return nil, v
+			case time.Since(began) > slowLogin && hungUp(c.nc):
+				return nil, &errGaveUp
 			}
 			s, refused, v := g.resumed(c, user, ctl.Hello)
-			if s == nil && v == nil {
+			switch {
+			case s != nil || v != nil:
+			case ctl.Hello.GetResume() != "" && hungUp(c.nc):
+				v = &errGaveUp
+			default:
 				s, v = g.newSession(c, user, ctl.Hello, refused)
 			}
 			if ctl.Hello.GetResume() != "" && v == nil {
@@ -327,6 +335,13 @@ func (g *Gate) hello(c *conn, m message) (*Session, *violation) {
 	}
 	return nil, nil
 }
+
+// slowLogin is how long a login takes before it is worth a look whether the client is there still.
+const slowLogin = 50 * time.Millisecond
+
+// errGaveUp ends the login of a client that has hung up while it waited. By now it may be in by another connection, whose session the login would
+// take, or have replaced.
+var errGaveUp = violation{CloseLoginTimeout, "the client has hung up meanwhile"}
 
 // authenticate asks the Authenticator, within its time.
 func (c *conn) authenticate(h *wirepb.Hello) (user string, v *violation) {

@@ -47,6 +47,8 @@ type moves struct {
 	last   uint64                   // number of the newest question; guarded by mu
 	asks   map[uint64]chan []byte   // that wait for their answers; guarded by mu
 	fences map[uint64]*sessionFence // that wait for nodes; guarded by mu
+	timer  *time.Timer              // runs while a fence is late; guarded by mu
+	closed bool                     // guarded by mu
 }
 
 // maxMoves is how many sessions' old names are remembered; the oldest go. By those the gate before is asked, while it is there.
@@ -57,8 +59,11 @@ const maxMoved = 64
 
 // sessionFence waits until the nodes have noted that a session goes.
 type sessionFence struct {
+	from  zmsg.SessionRef
+	body  []byte // a MovesTo
 	nodes map[zmsg.NodeRef]struct{}
 	done  chan struct{}
+	late  bool // nobody waits any more; the nodes are told all the same, since only they can tell their actors
 }
 
 func newMoves(s *sessions) *moves {
@@ -204,7 +209,7 @@ func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
 	if err != nil {
 		return
 	}
-	f := &sessionFence{nodes: make(map[zmsg.NodeRef]struct{}, len(nodes)), done: make(chan struct{})}
+	f := &sessionFence{from: from, body: body, nodes: make(map[zmsg.NodeRef]struct{}, len(nodes)), done: make(chan struct{})}
 	for _, n := range nodes {
 		f.nodes[n] = struct{}{}
 	}
@@ -213,28 +218,12 @@ func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
 	number := m.last
 	m.fences[number] = f
 	m.mu.Unlock()
-	defer func() {
-		m.mu.Lock()
-		delete(m.fences, number)
-		m.mu.Unlock()
-	}()
+	defer m.goOn(number, f)
 	wait := askRepeat
 	again := time.NewTimer(wait)
 	defer again.Stop()
 	for {
-		m.mu.Lock()
-		nodes = nodes[:0]
-		for n := range f.nodes {
-			if m.s.alive(n) == nodeGone {
-				m.notedLocked(f, n)
-				continue
-			}
-			nodes = append(nodes, n)
-		}
-		m.mu.Unlock()
-		for _, n := range nodes {
-			_ = m.s.link.SendControl(n, &zmsg.Envelope{ID: controlMoves, Request: number, Session: from, Body: body})
-		}
+		m.tell(number, f)
 		select {
 		case <-f.done:
 			return
@@ -244,6 +233,85 @@ func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
 			wait *= 2 // it may have enough to do
 			again.Reset(wait)
 		}
+	}
+}
+
+// tell has the nodes told that have not noted yet that the session goes; those that are gone need not.
+func (m *moves) tell(number uint64, f *sessionFence) {
+	var nodes []zmsg.NodeRef
+	m.mu.Lock()
+	for n := range f.nodes {
+		if m.s.alive(n) == nodeGone {
+			m.notedLocked(f, n)
+			continue
+		}
+		nodes = append(nodes, n)
+	}
+	m.mu.Unlock()
+	for _, n := range nodes { // the bus is away: again
+		_ = m.s.link.SendControl(n, &zmsg.Envelope{ID: controlMoves, Request: number, Session: f.from, Body: f.body})
+	}
+}
+
+// lateRepeat is how often the nodes are told again that have not noted in time.
+const lateRepeat = 2 * time.Second
+
+// maxLate is how many sessions' moves the nodes are told of late at once.
+const maxLate = 1 << 14
+
+// goOn forgets a fence that is over, and has the others repeated until all nodes have noted, or are gone: actors that watch the session hear of its move, and
+// then of its end, from their own nodes.
+func (m *moves) goOn(number uint64, f *sessionFence) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(f.nodes) == 0 || m.closed || len(m.fences) > maxLate {
+		delete(m.fences, number)
+		return
+	}
+	f.late = true
+	if m.timer == nil {
+		m.timer = time.AfterFunc(lateRepeat, m.repeat)
+	}
+}
+
+// repeat tells the nodes again that are late. It runs on the timer's goroutine.
+func (m *moves) repeat() {
+	late := map[uint64]*sessionFence{}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return
+	}
+	for number, f := range m.fences {
+		if f.late {
+			late[number] = f
+		}
+	}
+	m.mu.Unlock()
+	for number, f := range late {
+		m.tell(number, f)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timer = nil
+	for number, f := range m.fences {
+		switch {
+		case !f.late:
+		case len(f.nodes) == 0:
+			delete(m.fences, number)
+		case m.timer == nil && !m.closed:
+			m.timer = time.AfterFunc(lateRepeat, m.repeat)
+		}
+	}
+}
+
+// close ends the repeating: what is not noted then is made up for by the loss of this node.
+func (m *moves) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	if m.timer != nil {
+		m.timer.Stop()
 	}
 }
 
@@ -311,6 +379,9 @@ func (m *moves) control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 		m.mu.Lock()
 		if f := m.fences[e.Request]; f != nil {
 			m.notedLocked(f, from)
+			if f.late && len(f.nodes) == 0 {
+				delete(m.fences, e.Request)
+			}
 		}
 		m.mu.Unlock()
 	}

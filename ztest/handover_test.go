@@ -446,3 +446,38 @@ func TestDirectoryIsToldLate(t *testing.T) {
 		t.Errorf("%v", r.State().Reason)
 	}
 }
+
+// A node whose bus is away while a session goes to another gate, and is back later, hears of it then: its actors are told that the session has gone, and
+// of its end.
+func TestNodeThatMissesTheMove(t *testing.T) {
+	t.Parallel()
+	h := &hall{names: map[string]zmsg.SessionRef{}}
+	c := users(t, h.app(), func(s *znode.Settings) { s.Etcd.Lease = time.Minute }, ztest.Faulty())
+	r := roam(t, c, "ann", 0)
+	r.join("go")
+	stop := make(chan struct{})
+	said := h.speak(t, c, stop, time.Millisecond)
+	ztest.Eventually(t, "the client has shown that it is there", func() bool { return len(r.heard()) > 100 })
+	close(stop)
+	said()
+	c.NATSProxy(2).Cut()
+	r.lead(c, 1)
+	ztest.Eventually(t, "the session is at n2", func() bool {
+		s := r.State()
+		return s.Phase == zclient.Online && s.Session.Ref.Gate == c.Node(1).Self()
+	})
+	c.NATSProxy(2).Accept()
+	told := func(what string, list func() int) {
+		t.Helper()
+		ztest.Eventually(t, "the watcher at n3 hears that the session "+what, func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return list() == 1
+		})
+	}
+	told("has gone to n2", func() int { return len(h.moved) })
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	told("has ended", func() int { return len(h.closed) })
+}
