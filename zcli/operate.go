@@ -91,14 +91,8 @@ func (o *operator) inspectNodes(ctx context.Context) error {
 	return t.Flush()
 }
 
-// objectRoute is where an object lives, as an admin port says.
-type objectRoute struct {
-	Owner   string `json:"owner"`
-	Epoch   uint64 `json:"epoch"`
-	Version uint64 `json:"version"`
-}
-
-func (r *objectRoute) String() string {
+// routeText says where an object lives.
+func routeText(r *znode.ObjectRoute) string {
 	if r.Owner == "" {
 		return fmt.Sprintf("nobody has it; route version %d", r.Version)
 	}
@@ -108,13 +102,13 @@ func (r *objectRoute) String() string {
 func (o *operator) inspectObject(ctx context.Context, key string) error {
 	_, route, err := o.find(ctx, key)
 	if err == nil {
-		_, err = fmt.Fprintf(o.env.Stdout, "%s: %s\n", key, route)
+		_, err = fmt.Fprintf(o.env.Stdout, "%s: %s\n", key, routeText(route))
 	}
 	return err
 }
 
 // find returns the admin path of an object, and where it lives.
-func (o *operator) find(ctx context.Context, key string) (path string, route *objectRoute, err error) {
+func (o *operator) find(ctx context.Context, key string) (path string, route *znode.ObjectRoute, err error) {
 	k, err := o.key(ctx, key)
 	if err != nil {
 		return "", nil, err
@@ -124,7 +118,7 @@ func (o *operator) find(ctx context.Context, key string) (path string, route *ob
 		return "", nil, err
 	}
 	path = fmt.Sprintf("/objects/%d/%d/%s", k.Type, k.Zone, url.PathEscape(k.ID))
-	route = new(objectRoute)
+	route = new(znode.ObjectRoute)
 	return path, route, fetch(ctx, address, http.MethodGet, path, route)
 }
 
@@ -183,14 +177,7 @@ func (o *operator) inspectUser(ctx context.Context, user string) error {
 	if err != nil {
 		return err
 	}
-	var s struct {
-		Sessions []struct {
-			Gate       string `json:"gate"`
-			Epoch      uint64 `json:"epoch"`
-			ID         uint64 `json:"id"`
-			Generation uint32 `json:"generation"`
-		} `json:"sessions"`
-	}
+	var s znode.UserStatus
 	if err := fetch(ctx, address, http.MethodGet, "/users/"+url.PathEscape(user), &s); err != nil {
 		return err
 	}
@@ -232,18 +219,18 @@ func (o *operator) move(ctx context.Context, key, to string) (err error) {
 		case from.Owner == "":
 			return fmt.Errorf("%s: nobody has it in memory, so there is nothing to move: the next request to it decides where it lives", key)
 		case from.Owner == to:
-			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s already\n", key, from)
+			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s already\n", key, routeText(from))
 			return err
 		}
 		address, err := o.of(from.Owner)
 		if err != nil {
 			return err
 		}
-		var now objectRoute
+		var now znode.ObjectRoute
 		began := time.Now()
 		err = fetch(ctx, address, http.MethodPost, path+"/move?to="+url.QueryEscape(to), &now)
 		if err == nil {
-			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s@%s gave it up; %s; took %s\n", key, from.Owner, strconv.FormatUint(from.Epoch, 36), &now, time.Since(began).Round(100*time.Microsecond))
+			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s@%s gave it up; %s; took %s\n", key, from.Owner, strconv.FormatUint(from.Epoch, 36), routeText(&now), time.Since(began).Round(100*time.Microsecond))
 			return err
 		}
 		switch s, answered := errors.AsType[*statusError](err); {
@@ -283,9 +270,7 @@ func kickCommand() Command {
 					return err
 				}
 				q := url.Values{"code": {strconv.FormatUint(uint64(*code), 10)}, "text": {*text}}
-				var done struct {
-					Sessions int `json:"sessions"`
-				}
+				var done znode.Kicked
 				if err := fetch(ctx, address, http.MethodPost, "/users/"+url.PathEscape(words[0])+"/kick?"+q.Encode(), &done); err != nil {
 					if s, ok := errors.AsType[*statusError](err); ok && s.status == http.StatusNotFound {
 						return fmt.Errorf("%s is not logged in", words[0])

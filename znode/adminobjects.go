@@ -18,8 +18,8 @@ import (
 
 // What the admin port has of objects, and of the node's drain; see the table in docs/guide/operations.md.
 
-// objectRoute is where an object lives.
-type objectRoute struct {
+// ObjectRoute is where an object lives.
+type ObjectRoute struct {
 	Owner   string            `json:"owner"` // "" for nobody
 	Epoch   uint64            `json:"epoch"`
 	Version zmsg.RouteVersion `json:"version"`
@@ -52,7 +52,7 @@ func (n *Node) serveObject(w http.ResponseWriter, r *http.Request) {
 	case err != nil && !errors.Is(err, zrouter.ErrNotInServer):
 		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
 	default:
-		writeJSON(w, http.StatusOK, objectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
+		writeJSON(w, http.StatusOK, ObjectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
 	}
 }
 
@@ -89,7 +89,7 @@ func (n *Node) serveMove(w http.ResponseWriter, r *http.Request) {
 	if route.Version != before.Version {
 		n.log.Info("an object was moved by request at the admin port", "key", k.String(), "to", route.Owner.String(), "version", route.Version)
 	}
-	writeJSON(w, http.StatusOK, objectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
+	writeJSON(w, http.StatusOK, ObjectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
 }
 
 func moveStatus(err error) int {

@@ -13,18 +13,18 @@ import (
 
 // What the admin port has of users; see the table in docs/guide/operations.md.
 
-// userSession is one session of a user.
-type userSession struct {
+// UserSession is one session of a user.
+type UserSession struct {
 	Gate       string `json:"gate"`
 	Epoch      uint64 `json:"epoch"`
 	ID         uint64 `json:"id"`
 	Generation uint32 `json:"generation"`
 }
 
-// userStatus is what the directory knows of a user.
-type userStatus struct {
+// UserStatus is what the directory knows of a user.
+type UserStatus struct {
 	User     string        `json:"user"`
-	Sessions []userSession `json:"sessions"` // the oldest first; empty: he is not logged in
+	Sessions []UserSession `json:"sessions"` // the oldest first; empty: he is not logged in
 }
 
 // serveUser says which sessions a user has, at whatever gates.
@@ -37,9 +37,9 @@ func (n *Node) serveUser(w http.ResponseWriter, r *http.Request) {
 		writeText(w, userError(err), err.Error()+"\n")
 		return
 	}
-	s := userStatus{User: user, Sessions: make([]userSession, 0, len(refs))}
+	s := UserStatus{User: user, Sessions: make([]UserSession, 0, len(refs))}
 	for _, ref := range refs {
-		s.Sessions = append(s.Sessions, userSession{ref.Gate.ID, ref.Gate.Epoch, ref.ID, ref.Gen})
+		s.Sessions = append(s.Sessions, UserSession{ref.Gate.ID, ref.Gate.Epoch, ref.ID, ref.Gen})
 	}
 	writeJSON(w, http.StatusOK, s)
 }
@@ -47,8 +47,8 @@ func (n *Node) serveUser(w http.ResponseWriter, r *http.Request) {
 // kickCode is the close code of who is kicked by an operator who does not say which.
 const kickCode = 4000
 
-// kicked says how many sessions were closed.
-type kicked struct {
+// Kicked says how many sessions were closed.
+type Kicked struct {
 	Sessions int `json:"sessions"`
 }
 
@@ -70,7 +70,7 @@ func (n *Node) kickUser(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n.log.Info("a user was kicked by request at the admin port", "user", user, "code", code, "sessions", count, "from", r.RemoteAddr)
-	writeJSON(w, http.StatusOK, kicked{count})
+	writeJSON(w, http.StatusOK, Kicked{count})
 }
 
 func userError(err error) int {

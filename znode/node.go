@@ -291,8 +291,6 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.watches.close()
 	if n.sessions != nil {
 		n.sessions.moves.close()
-	}
-	if n.sessions != nil {
 		n.sessions.stop()
 	}
 	n.topics.close()

@@ -50,7 +50,7 @@ func (f *file) constant(name, typ, make string, args ...string) {
 		fmt.Sprintf("  %s(%s);", f.use(codegen, make, false), strings.Join(args, ", ")), "")
 }
 
-// self is the constant of the file.
+// fileConst is what the constant of a file is called.
 func fileConst(fd protoreflect.FileDescriptor) string {
 	name := strings.TrimSuffix(fd.Path(), ".proto")
 	return "file_" + strings.Map(func(r rune) rune {
@@ -183,21 +183,19 @@ func (f *file) message(m protoreflect.MessageDescriptor) {
 	for i := range m.Fields().Len() {
 		x := m.Fields().Get(i)
 		one := x.ContainingOneof()
+		if one != nil && !one.IsSynthetic() && one.Fields().Get(0) != x {
+			continue // it stands with the first of them
+		}
+		if i > 0 {
+			f.p("")
+		}
 		switch {
 		case one == nil || one.IsSynthetic():
 			f.doc("  ", x, "field: "+declared(x), x.Options().(*descriptorpb.FieldOptions).GetDeprecated())
 			f.p("  " + f.member(x))
-		case one.Fields().Get(0) == x:
-			f.oneof(one)
 		default:
-			continue
+			f.oneof(one)
 		}
-		f.p("")
-	}
-	text := strings.TrimSuffix(f.body.String(), "\n\n")
-	if m.Fields().Len() > 0 {
-		f.body.Reset()
-		f.p(text)
 	}
 	f.p("};", "")
 	f.describes(old, "Describes the message "+string(m.FullName())+".", fmt.Sprintf("Use `create(%s)` to create a new message.", schemaName(m)))
@@ -229,7 +227,6 @@ func (f *file) member(x protoreflect.FieldDescriptor) string {
 
 func (f *file) oneof(o protoreflect.OneofDescriptor) {
 	f.doc("  ", o, "oneof "+string(o.FullName()), false)
-	var b []string
 	f.body.WriteString("  " + f.local(o) + ": ")
 	for i := range o.Fields().Len() {
 		x := o.Fields().Get(i)
@@ -238,7 +235,7 @@ func (f *file) oneof(o protoreflect.OneofDescriptor) {
 		f.p("    value: "+f.typeOf(x)+";", fmt.Sprintf("    case: %q;", f.local(x)))
 		f.body.WriteString("  } | ")
 	}
-	f.p(append(b, "{ case: undefined; value?: undefined };")...)
+	f.p("{ case: undefined; value?: undefined };")
 }
 
 // unwrapped is the type of a field that is a wrapper, "" for others.
