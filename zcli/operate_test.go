@@ -3,8 +3,6 @@ package zcli
 import (
 	"context"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -17,41 +15,23 @@ import (
 
 // What operators ask a cluster of two nodes: who is there, where a user and an object are, to move an object, to kick a user.
 func TestOperations(t *testing.T) {
-	started, data := newWatch("stop with Ctrl-C"), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	code := make(chan int, 1)
-	go func() { // ends with ctx
-		code <- Run(ctx, Env{Name: "game", Stdout: started, Stderr: started}, znode.App{Name: "test"},
-			[]string{"dev", "--nodes", "2", "--data", data, "--gate", "127.0.0.1:0", "--admin", "127.0.0.1:0"})
-	}()
+	d := startDev(ctx, t)
 	defer func() {
 		cancel()
-		<-code
+		<-d.code
 	}()
-	select {
-	case <-started.seen:
-	case c := <-code:
-		code <- c
-		t.Fatalf("dev ended with %d:\n%s", c, started.text())
-	}
-	settings := filepath.Join(data, "settings.yaml")
-	text, err := os.ReadFile(settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	endpoints := regexp.MustCompile(`endpoints: \[?"?(http://[0-9a-z.:]+)`).FindStringSubmatch(string(text))
-	gates := regexp.MustCompile(`gate   (ws://\S+)`).FindAllStringSubmatch(started.text(), -1)
-	admins := regexp.MustCompile(`admin  http://(localhost:[0-9]+)/metrics`).FindAllStringSubmatch(started.text(), -1)
-	if endpoints == nil || len(gates) != 2 || len(admins) != 2 {
-		t.Fatalf("the banner:\n%s", started.text())
+	gates := regexp.MustCompile(`gate   (ws://\S+)`).FindAllStringSubmatch(d.out.text(), -1)
+	if len(gates) != 2 {
+		t.Fatalf("the banner:\n%s", d.out.text())
 	}
 	ann, err := zclient.Dial(ctx, zclient.Config{URL: gates[1][1], Token: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = ann.Close() }() // she may be gone already
-	env := []string{"ZGAME_ETCD_ENDPOINTS=" + endpoints[1]}
+	env := []string{"ZGAME_ETCD_ENDPOINTS=" + d.etcd}
 	run := func(want int, args ...string) string {
 		t.Helper()
 		got, out, errs := try(t, env, args...)
@@ -82,15 +62,15 @@ func TestOperations(t *testing.T) {
 		{1, []string{"inspect", "--timeout", "-1s"}, []string{"--timeout -1s: expected a span of time above 0"}},
 		{0, []string{"move", "-h"}, []string{"KIND/ZONE/ID", "-admin"}},
 		{0, []string{"inspect"}, []string{"NODE", "SESSIONS", "n1@", "n2@", "ready", "s  "}},
-		{0, []string{"inspect", "--admin", admins[0][1]}, []string{"n1@", "ready"}},
-		{0, []string{"doctor", "--config", settings}, []string{"servers     bus, discovery and store answer", "node n1", "node n2", "names       message ids and kinds mean the same"}},
+		{0, []string{"inspect", "--admin", d.admins[0]}, []string{"n1@", "ready"}},
+		{0, []string{"doctor", "--config", d.settings}, []string{"servers     bus, discovery and store answer", "node n1", "node n2", "names       message ids and kinds mean the same"}},
 		{2, []string{"doctor", "now"}, []string{`unexpected argument "now"`}},
 		{0, []string{"inspect", "user", "ann"}, []string{"ann: session", "at the gate of n2@"}},
 		{0, []string{"inspect", "user", "nobody at/all"}, []string{"nobody at/all is not logged in"}},
 		{1, []string{"inspect", "object", "zuser/nobody"}, []string{"404"}},
 		{1, []string{"inspect", "object", "zuser"}, []string{`the key "zuser": expected KIND/ID`}},
-		{0, []string{"inspect", "object", "zuser/ann", "--admin", admins[0][1]}, []string{"zuser/ann: " + was[1]}},
-		{1, []string{"inspect", "object", "zusers/ann", "--admin", admins[0][1]}, []string{`did you mean "zuser"?`}},
+		{0, []string{"inspect", "object", "zuser/ann", "--admin", d.admins[0]}, []string{"zuser/ann: " + was[1]}},
+		{1, []string{"inspect", "object", "zusers/ann", "--admin", d.admins[0]}, []string{`did you mean "zuser"?`}},
 		{1, []string{"move", "zuser/ann", "n9"}, []string{"404", `there is no node "n9"`}},
 		{1, []string{"move", "zuser/nobody", "n1"}, []string{"404"}},
 		{0, []string{"move", "zuser/ann", was[1]}, []string{was[1] + "@", "already"}},
@@ -107,11 +87,11 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	var status znode.NodeStatus
-	if err := fetch(ctx, admins[0][1], http.MethodGet, "/node", &status); err != nil || status.Up <= 0 || status.Up > 2*time.Minute || time.Since(status.Started) > 2*time.Minute ||
+	if err := fetch(ctx, d.admins[0], http.MethodGet, "/node", &status); err != nil || status.Up <= 0 || status.Up > 2*time.Minute || time.Since(status.Started) > 2*time.Minute ||
 		len(status.Kinds) != 1 || status.Node.ID != "n1" {
 		t.Errorf("%+v, %v", status, err)
 	}
-	n := examineNode(ctx, zdiscovery.Node{Ref: status.Node, Admin: admins[0][1]})
+	n := examineNode(ctx, zdiscovery.Node{Ref: status.Node, Admin: d.admins[0]})
 	if n.Err != nil || n.Rate < 0.2 || n.Rate > 5 || n.Skew.Abs() > time.Minute {
 		t.Errorf("its clock: %+v", n)
 	}
