@@ -110,6 +110,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 		{"recover", []zactor.Middleware{zactor.Recover()}},
 		{"measure", []zactor.Middleware{zactor.Measure(zmetrics.NewHandlers(nil))}},
 		{"trace", []zactor.Middleware{zactor.Trace(nil)}},
+		{"spans", []zactor.Middleware{zactor.Spans(newTracer())}},
 		{"limit", []zactor.Middleware{zactor.Limit(1e9, 1e9)}},
 		{"limited", []zactor.Middleware{zactor.Limit(1e-9, 1)}},
 		{"require user", []zactor.Middleware{zactor.RequireUser()}},

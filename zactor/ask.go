@@ -162,7 +162,7 @@ func (c *Context) call(to Ref, req proto.Message) (*future, error) {
 		g.codes.ended(cutReply.Code)
 		return nil, &zmsg.Error{Code: cutReply.Code, Outcome: zmsg.NotExecuted, Text: cutReply.Text}
 	}
-	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.waiting(), trace: c.Trace()}
+	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.waiting(), trace: c.traced()}
 	s.session, s.user = c.Session(), c.User()
 	err := to.request(req, &s)
 	if err == nil {
@@ -193,7 +193,7 @@ func (c *Context) then(to Ref, req proto.Message, fn func(c *Context, r *zmsg.Re
 	if c.tap != nil && c.tap.then(c, f, token, to, req) {
 		return
 	}
-	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.chain(), trace: c.Trace()}
+	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.chain(), trace: c.traced()}
 	s.session, s.user = c.Session(), c.User()
 	if err := to.request(req, &s); err != nil {
 		r := zmsg.ErrorReply(err)
@@ -235,7 +235,7 @@ type sending struct {
 	done     <-chan struct{} // of the asker's context; nil if it has none
 	from     *cell
 	chain    []uint64
-	trace    zmsg.TraceID
+	trace    zmsg.Trace
 	session  zmsg.SessionRef // only for a request that goes by its id, or to an object
 	user     string
 }
@@ -279,6 +279,7 @@ func (r Ref) request(req proto.Message, s *sending) error {
 	}
 	m.SetReplier(s.f, s.token)
 	if r.cell != nil {
+		queued(m)
 		it := item{msg: m, value: req, id: m.ID, from: s.from}
 		if err = r.cell.pushUser(&it); err != nil {
 			err = r.cell.overflow(&it, err, patience{waits: true, ask: s})

@@ -16,6 +16,7 @@ import (
 	"zgame/zactor/internal/testpb"
 	"zgame/zmetrics"
 	"zgame/zmsg"
+	"zgame/ztrace"
 )
 
 // flow limits how many messages are unhandled: a sender that meets the limit waits until half of them are handled. All
@@ -98,7 +99,41 @@ var observed = []struct {
 		return []zactor.Middleware{zactor.Measure(zmetrics.NewHandlers(nil)), zactor.Trace(nil)}
 	}},
 	{"limit", func() []zactor.Middleware { return []zactor.Middleware{zactor.Limit(1e9, 1e9)} }},
+	{"spans", func() []zactor.Middleware { return []zactor.Middleware{zactor.Spans(newTracer())} }},
 	{"recover", func() []zactor.Middleware { return []zactor.Middleware{zactor.Recover()} }},
+}
+
+func newTracer() *ztrace.Tracer {
+	self := new(zmsg.Self)
+	self.Set(zmsg.NodeRef{ID: "n1", Epoch: 1})
+	return ztrace.New(ztrace.Config{Self: self, Export: func(*ztrace.Span) {}})
+}
+
+// What a handler costs whose trace is recorded, next to one whose is not.
+func BenchmarkSpan(b *testing.B) {
+	for name, span := range map[string]uint64{"not_recorded": 0, "recorded": 1} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			g := newGroup(b, func(c *zactor.Config) { c.Middleware = []zactor.Middleware{zactor.Spans(newTracer())} })
+			var f flow
+			ref := spawn(b, g, "", factory(zactor.HandleTell(func(*zactor.Context, *testpb.Note) error {
+				f.done.Add(1)
+				return nil
+			})))
+			id, _ := zmsg.IDOf(&testpb.Note{})
+			n := 0
+			for b.Loop() {
+				f.take()
+				m := zmsg.NewMessage(id)
+				m.Value, m.Trace = &testpb.Note{N: 1}, zmsg.Trace{ID: zmsg.TraceID{1}, Span: span}
+				for ref.Deliver(m) != nil {
+					runtime.Gosched()
+				}
+				n++
+			}
+			f.drain(n)
+		})
+	}
 }
 
 func BenchmarkTellObserved(b *testing.B) {

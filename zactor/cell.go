@@ -149,6 +149,7 @@ func (c *cell) pushControl(it *item) error {
 // deliver puts m into the mailbox and owns it, or returns an error and does not.
 func (c *cell) deliver(m *zmsg.Message, p patience) error {
 	it := item{msg: m, id: m.ID}
+	queued(m)
 	if m.Value != nil {
 		it.value = m.Value
 	}

@@ -31,7 +31,7 @@ type Context struct {
 	deferred *deferral  // what Defer has made of the reply slot; nil if it was not called
 	drawn    bool       // Rand has been started for this turn
 	turn     *turnContext
-	trace    zmsg.TraceID // that Trace has started, for a message that is a bare value
+	trace    zmsg.Trace // that Trace has started, for a message that is a bare value
 
 	// Of the goroutine.
 	taken  atomic.Int32 // how many items of the batch are begun; the mailbox points here
@@ -76,7 +76,7 @@ func (c *Context) endTurn() {
 		c.turn = nil
 	}
 	c.reply = zmsg.Reply{}
-	c.trace = zmsg.TraceID{}
+	c.trace = zmsg.Trace{}
 	c.deferred, c.drawn, c.used = nil, false, false
 }
 
@@ -199,7 +199,15 @@ func (c *Context) Session() zmsg.SessionRef {
 func (c *Context) FromClient() bool { return c.it.msg != nil && c.it.msg.Client }
 
 // Trace returns the id under which the message is traced, zero if it is not. What the handler sends carries it on.
-func (c *Context) Trace() zmsg.TraceID {
+func (c *Context) Trace() zmsg.TraceID { return c.traced().ID }
+
+// SendTrace is Trace with the span in which the handler sends, for what carries messages itself.
+func (c *Context) SendTrace() zmsg.Trace { return c.traced() }
+
+// CarryTrace has what a turn sends that is about no message (Ref.Turn, a timer) be part of a trace, which SendTrace has returned in an earlier one.
+func (c *Context) CarryTrace(t zmsg.Trace) { *c.traceOf() = t }
+
+func (c *Context) traced() zmsg.Trace {
 	if c.it.msg == nil {
 		return c.trace
 	}
@@ -246,7 +254,7 @@ type turnContext struct {
 	giveUp          zmsg.GiveUp // told when the one who asked gives up; nil if nobody can tell
 	self            *cell
 	chain           []uint64
-	trace           zmsg.TraceID
+	trace           zmsg.Trace
 	tap             tap
 	log             *recordedInput
 }
@@ -265,7 +273,7 @@ func (t *turnContext) Value(key any) any {
 // asked gives up (with the cause zmsg.ErrCancelled). A request made under it (Ask) is part of the call chain.
 func (c *Context) Context() context.Context {
 	if c.turn == nil {
-		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.Trace(), tap: c.tap, log: c.log}
+		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.traced(), tap: c.tap, log: c.log}
 		t.Context, t.cancel, t.giveUp = c.askedContext(c.cell.life())
 		c.turn, c.used = t, true
 	}
@@ -333,7 +341,7 @@ func (c *Context) fail(err error) {
 	if !hasCode(err) {
 		if suppressed, ok := g.failLog.Allow(c.batchTime()); ok {
 			g.log.Error("handler failed", "actor", c.cell.id, "name", c.cell.name, "msg_id", c.MessageID(),
-				"trace", traceText(c.Trace()), "err", err, "suppressed", suppressed)
+				"trace", c.Trace().String(), "err", err, "suppressed", suppressed)
 		}
 	}
 	r := handlerReply(err)
@@ -352,7 +360,7 @@ func (c *Context) fail(err error) {
 // its id the session and user it is about, because they may pick the receiver.
 func (c *Context) sign(m *zmsg.Message, session bool) {
 	m.From = c.cell.address()
-	m.Trace = c.Trace()
+	m.Trace = c.traced()
 	if session {
 		m.Session, m.User = c.Session(), c.User()
 	}
@@ -384,6 +392,7 @@ func (c *Context) tell(to Ref, msg proto.Message) error {
 		return err
 	}
 	c.sign(m, false)
+	queued(m)
 	it := item{msg: m, value: msg, id: m.ID, from: c.cell}
 	if err = cell.pushUser(&it); err != nil {
 		err = cell.overflow(&it, err, patience{waits: true, turn: c})
@@ -423,16 +432,4 @@ func (c *Context) forward(to Ref, m *zmsg.Message) error {
 		return to.cell.deliver(m, patience{waits: true, turn: c})
 	}
 	return to.deliverFar(m)
-}
-
-func traceText(t zmsg.TraceID) string {
-	if t.IsZero() {
-		return ""
-	}
-	const hex = "0123456789abcdef"
-	b := make([]byte, 0, 2*len(t))
-	for _, v := range t {
-		b = append(b, hex[v>>4], hex[v&15])
-	}
-	return string(b)
 }

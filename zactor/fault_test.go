@@ -246,7 +246,7 @@ func TestA10ThePanicLogIsUseful(t *testing.T) {
 	})))
 	for i, value := range []string{"out of stock", "assignment to entry in nil map"} {
 		m := zmsg.NewMessage(pingID)
-		m.Value, m.Trace = &testpb.Ping{N: int64(i)}, zmsg.TraceID{0xab, byte(i)}
+		m.Value, m.Trace.ID = &testpb.Ping{N: int64(i)}, zmsg.TraceID{0xab, byte(i)}
 		replies := make(chan *zmsg.Error, 1)
 		m.SetReplier(replierFunc(func(_ uint64, r *zmsg.Reply) {
 			coded, _ := errors.AsType[*zmsg.Error](r.Err())

@@ -386,7 +386,7 @@ func TestTrace(t *testing.T) {
 	}
 	// One that comes from outside stays.
 	m := zmsg.NewMessage(990003)
-	m.Trace = zmsg.TraceID{0xab, 7}
+	m.Trace.ID = zmsg.TraceID{0xab, 7}
 	if err := first.Deliver(m); err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ type recordedHead struct {
 	Session zmsg.SessionRef `json:"session,omitzero"`
 	Client  bool            `json:"client,omitempty"`
 	Seq     uint64          `json:"seq,omitempty"`
-	Trace   traceID         `json:"trace,omitzero"`
+	Trace   zmsg.TraceID    `json:"trace,omitzero"`
 	Chain   []uint64        `json:"chain,omitempty"`
 	Hops    uint32          `json:"hops,omitempty"`
 	Once    string          `json:"once,omitempty"`
@@ -222,22 +222,6 @@ func (o *opID) UnmarshalText(b []byte) error {
 		}
 	}
 	return fmt.Errorf("%q: no such doing", b)
-}
-
-// traceID is a zmsg.TraceID as hex.
-type traceID zmsg.TraceID
-
-// MarshalText is of encoding.TextMarshaler.
-func (t traceID) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%x", t[:]), nil }
-
-// UnmarshalText is of encoding.TextUnmarshaler.
-func (t *traceID) UnmarshalText(b []byte) error {
-	var got []byte
-	if _, err := fmt.Sscanf(string(b), "%x", &got); err != nil || len(got) != len(t) {
-		return fmt.Errorf("trace %q: want %d bytes of hex", b, len(t))
-	}
-	copy(t[:], got)
-	return nil
 }
 
 // count names the next doing of the kind.

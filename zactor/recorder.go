@@ -202,7 +202,7 @@ func recordHead(x *Context, it *item) *recordedHead {
 	h := &recordedHead{Wants: it.fut != nil}
 	if m := it.msg; m != nil {
 		h.From, h.User, h.Session, h.Client, h.Seq = m.From, m.User, m.Session, m.Client, m.Seq
-		h.Trace, h.Chain, h.Hops, h.Once, h.Wants = traceID(m.Trace), m.Chain, m.Hops, m.Once, m.Wants()
+		h.Trace, h.Chain, h.Hops, h.Once, h.Wants = m.Trace.ID, m.Chain, m.Hops, m.Once, m.Wants()
 	}
 	if it.from != nil {
 		h.From, h.Name = it.from.address(), it.from.name

@@ -36,6 +36,6 @@ func (c *Context) recovered(h HandlerInfo, v any) {
 	g.cfg.Metrics.Panics.Inc()
 	if suppressed, ok := g.panicLog.Allow(c.batchTime()); ok {
 		g.log.Error("handler panicked", "actor", c.cell.id, "name", c.cell.name, "msg_id", h.ID, "msg", h.Name,
-			"trace", traceText(c.Trace()), "panic", fmt.Sprint(v), "stack", string(debug.Stack()), "suppressed", suppressed)
+			"trace", c.Trace().String(), "panic", fmt.Sprint(v), "stack", string(debug.Stack()), "suppressed", suppressed)
 	}
 }

@@ -320,7 +320,7 @@ func (p *replayer) build(in *recordedInput) *zmsg.Message {
 		return m
 	}
 	m.From, m.User, m.Session, m.Client, m.Seq = h.From, h.User, h.Session, h.Client, h.Seq
-	m.Trace, m.Chain, m.Hops, m.Once = zmsg.TraceID(h.Trace), h.Chain, h.Hops, h.Once
+	m.Trace.ID, m.Chain, m.Hops, m.Once = h.Trace, h.Chain, h.Hops, h.Once
 	if h.LeftNs > 0 {
 		m.Deadline = in.At.Add(time.Duration(h.LeftNs))
 	}

@@ -48,12 +48,12 @@ func Class(c zmsg.Class) PushOption { return func(p *zmsg.Push) { p.Class = c } 
 // an entity that moves about, replaces it. of is at most zmsg.MaxOf bytes; a longer one is refused.
 func LatestOf(of string) PushOption { return func(p *zmsg.Push) { p.Class, p.Of = zmsg.Latest, of } }
 
-func newPush(msg proto.Message, opts []PushOption) (*zmsg.Push, error) {
+func (c *Context) newPush(msg proto.Message, opts []PushOption) (*zmsg.Push, error) {
 	id, ok := zmsg.IDOf(msg)
 	if !ok {
 		return nil, errNoID
 	}
-	p := &zmsg.Push{ID: id, Value: msg}
+	p := &zmsg.Push{ID: id, Value: msg, Trace: c.traced()}
 	for _, o := range opts {
 		o(p)
 	}
@@ -62,7 +62,7 @@ func newPush(msg proto.Message, opts []PushOption) (*zmsg.Push, error) {
 
 // Push sends msg to a session. It must not be changed afterwards. Errors: ErrUnavailable, and what the gate or bus says.
 func (c *Context) Push(to zmsg.SessionRef, msg proto.Message, opts ...PushOption) error {
-	p, err := newPush(msg, opts)
+	p, err := c.newPush(msg, opts)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c *Context) Push(to zmsg.SessionRef, msg proto.Message, opts ...PushOption
 
 // PushMany sends msg to each of the sessions. Errors as Push.
 func (c *Context) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...PushOption) error {
-	p, err := newPush(msg, opts)
+	p, err := c.newPush(msg, opts)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *Context) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...Push
 
 // Publish sends msg to the sessions that are in the group, at all gates. Errors as Push.
 func (c *Context) Publish(group string, msg proto.Message, opts ...PushOption) error {
-	p, err := newPush(msg, opts)
+	p, err := c.newPush(msg, opts)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ var errHandlerPanicked error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zms
 func (c *cell) mourn(x *Context, k *crash) {
 	it := x.it
 	c.g.cfg.Metrics.Panics.Inc()
-	c.g.log.Error("actor panicked", "actor", c.id, "name", c.name, "msg_id", it.id, "trace", traceText(x.Trace()),
+	c.g.log.Error("actor panicked", "actor", c.id, "name", c.name, "msg_id", it.id, "trace", x.Trace().String(),
 		"panic", fmt.Sprint(k.value), "stack", string(k.stack))
 	if x.tap != nil {
 		x.tap.crashed(x, k)

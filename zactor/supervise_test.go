@@ -67,7 +67,7 @@ func TestPanic(t *testing.T) {
 	ask := func(n int64) (int64, error) {
 		m := zmsg.NewMessage(990001)
 		m.Value = &testpb.Ping{N: n}
-		m.Trace = zmsg.TraceID{0xab, 1}
+		m.Trace.ID = zmsg.TraceID{0xab, 1}
 		replies := make(replier, 1)
 		m.SetReplier(replies, 1)
 		if err := ref.Deliver(m); err != nil {

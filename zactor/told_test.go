@@ -108,7 +108,7 @@ func TestToldMessages(t *testing.T) {
 	}
 	for i, m := range taken {
 		var v testpb.Note
-		if err := proto.Unmarshal(m.Body(), &v); err != nil || v.GetN() != int64(i%20) || m.Trace != want(int64(i%20)).trace {
+		if err := proto.Unmarshal(m.Body(), &v); err != nil || v.GetN() != int64(i%20) || m.Trace.ID != want(int64(i%20)).trace {
 			t.Errorf("message %d that was kept is %+v: %v", i, m, err)
 		}
 		m.Release()

@@ -152,10 +152,10 @@ func (c *Context) PublishTopicLocal(topic string, msg proto.Message) error {
 func (c *Context) publishTopic(op opKind, topic string, msg proto.Message, everywhere bool) error {
 	if c.tap != nil {
 		return c.tap.effect(c, op, effect{text: topic, msg: msg}, func() error {
-			return c.cell.g.publish(topic, msg, c.cell, c.Trace(), everywhere)
+			return c.cell.g.publish(topic, msg, c.cell, c.traced(), everywhere)
 		})
 	}
-	return c.cell.g.publish(topic, msg, c.cell, c.Trace(), everywhere)
+	return c.cell.g.publish(topic, msg, c.cell, c.traced(), everywhere)
 }
 
 // PublishTopic is Context.PublishTopic for who is no actor. While the group drains it is refused with ErrDraining.
@@ -176,7 +176,7 @@ func (g *Group) publishOutside(topic string, msg proto.Message, everywhere bool)
 	case g.draining.Load():
 		return zmsg.ErrDraining
 	default:
-		return g.publish(topic, msg, nil, zmsg.TraceID{}, everywhere)
+		return g.publish(topic, msg, nil, zmsg.Trace{}, everywhere)
 	}
 }
 
@@ -193,7 +193,7 @@ func (g *Group) AwaitTopic(ctx context.Context, topic string) error {
 }
 
 // publish sends msg to who subscribes: everywhere, or of this group.
-func (g *Group) publish(topic string, msg proto.Message, from *cell, trace zmsg.TraceID, everywhere bool) error {
+func (g *Group) publish(topic string, msg proto.Message, from *cell, trace zmsg.Trace, everywhere bool) error {
 	if !topicName(topic) {
 		return errTopic
 	}
@@ -236,9 +236,10 @@ func (g *Group) publish(topic string, msg proto.Message, from *cell, trace zmsg.
 	return nil
 }
 
-func topicMessage(id uint32, msg proto.Message, from *cell, trace zmsg.TraceID) *zmsg.Message {
+func topicMessage(id uint32, msg proto.Message, from *cell, trace zmsg.Trace) *zmsg.Message {
 	m := zmsg.NewMessage(id)
 	m.Value, m.Trace = msg, trace
+	queued(m)
 	if from != nil {
 		m.From = from.address()
 	}

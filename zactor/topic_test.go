@@ -565,7 +565,7 @@ func TestTopicHead(t *testing.T) {
 	}
 	id, _ := zmsg.IDOf(&testpb.Note{})
 	m := zmsg.NewMessage(id)
-	m.Value, m.Trace, m.Session = &testpb.Note{}, zmsg.TraceID{7}, zmsg.SessionRef{ID: 5}
+	m.Value, m.Trace.ID, m.Session = &testpb.Note{}, zmsg.TraceID{7}, zmsg.SessionRef{ID: 5}
 	if err := publisher.Deliver(m); err != nil {
 		t.Fatal(err)
 	}
@@ -574,7 +574,7 @@ func TestTopicHead(t *testing.T) {
 	}
 	pong, _ := zmsg.IDOf(say(0))
 	far := zmsg.NewMessage(pong)
-	far.From, far.Trace = zmsg.Address{Node: zmsg.NodeRef{ID: "n2", Epoch: 3}, Actor: 4}, zmsg.TraceID{8}
+	far.From, far.Trace.ID = zmsg.Address{Node: zmsg.NodeRef{ID: "n2", Epoch: 3}, Actor: 4}, zmsg.TraceID{8}
 	from := far.From
 	g.TopicMessage("t", far)
 	if got, want := receive(t, heads), fmt.Sprint(from, 8, true, true); got != want {

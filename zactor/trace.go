@@ -35,7 +35,7 @@ func Trace(log *slog.Logger) Middleware {
 			switch {
 			case !start:
 			case err == nil:
-				c.trace = zmsg.TraceID{}
+				c.trace = zmsg.Trace{}
 			default:
 				c.used = true // the end of the turn takes it away, when the error has been logged
 			}
@@ -46,7 +46,7 @@ func Trace(log *slog.Logger) Middleware {
 
 // traced calls next and logs how that went.
 func traced(c *Context, h HandlerInfo, next Func, log *slog.Logger) error {
-	trace, begun := traceText(c.Trace()), time.Now()
+	trace, begun := c.Trace().String(), time.Now()
 	err := next(c)
 	log.LogAttrs(context.Background(), slog.LevelDebug, "message handled",
 		slog.Uint64("actor", c.cell.id), slog.String("name", c.cell.name),
@@ -57,9 +57,9 @@ func traced(c *Context, h HandlerInfo, next Func, log *slog.Logger) error {
 
 // startTrace makes the message of this turn the first of a trace.
 func (c *Context) startTrace(half, count uint64) {
-	id := &c.trace // written in place: to copy what has just been written in halves makes the processor wait
+	id := &c.trace.ID // written in place: to copy what has just been written in halves makes the processor wait
 	if c.it.msg != nil {
-		id = &c.it.msg.Trace
+		id = &c.it.msg.Trace.ID
 	}
 	binary.LittleEndian.PutUint64(id[:], half|1) // zero means none
 	binary.LittleEndian.PutUint64(id[8:], count)

@@ -701,7 +701,7 @@ func TestEverythingTravels(t *testing.T) {
 		m.Session = zmsg.SessionRef{Gate: zmsg.NodeRef{ID: "gate", Epoch: 3}, ID: 77, Gen: 2}
 		m.From = zmsg.Address{Node: a.ref, Actor: 12}
 		m.Deadline = time.Now().Add(time.Hour)
-		m.Trace = zmsg.TraceID{1, 2, 3}
+		m.Trace = zmsg.Trace{ID: zmsg.TraceID{1, 2, 3}, Span: 4}
 		m.Chain = []uint64{8, 9}
 		m.Hops, m.Once = 3, "ann/41"
 		check := func(owner zmsg.NodeRef, send func(o *outcomes) error) {

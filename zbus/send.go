@@ -82,7 +82,7 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 
 // plain reports whether m, one-way, is a zmsg.Tell.
 func plain(m *zmsg.Message) bool {
-	return m.Seq == 0 && m.User == "" && m.Session.ID == 0 && m.Session.Gen == 0 && m.Session.Gate.ID == "" && m.Session.Gate.Epoch == 0 &&
+	return m.Seq == 0 && m.Trace.Span == 0 && m.User == "" && m.Session.ID == 0 && m.Session.Gen == 0 && m.Session.Gate.ID == "" && m.Session.Gate.Epoch == 0 &&
 		!m.Client && m.Deadline.IsZero() && len(m.Chain) == 0 && m.Hops == 0 && m.Once == ""
 }
 
@@ -92,7 +92,7 @@ func (l *Link) tell(to zmsg.Address, m *zmsg.Message) error {
 	if err != nil {
 		return err
 	}
-	t := zmsg.Tell{To: to.Actor, ID: m.ID, Trace: m.Trace, Body: body}
+	t := zmsg.Tell{To: to.Actor, ID: m.ID, Trace: m.Trace.ID, Body: body}
 	if l.self.Is(m.From.Node) {
 		t.From = m.From.Actor
 	}

@@ -30,7 +30,7 @@ func TestTellsInOrder(t *testing.T) {
 		got := make(chan arrived, total)
 		b := c.start(t, "b", zbus.Handlers{
 			Actor: func(to uint64, m *zmsg.Message) {
-				got <- arrived{to: to, id: m.ID, body: string(m.Body()), from: m.From, trace: m.Trace}
+				got <- arrived{to: to, id: m.ID, body: string(m.Body()), from: m.From, trace: m.Trace.ID}
 				echo(to, m)
 			},
 			Tells: func(to uint64, a *zmsg.Arrival, list []zmsg.Told) {
@@ -39,7 +39,7 @@ func TestTellsInOrder(t *testing.T) {
 					if x.To != to || x.ID != m.ID {
 						t.Errorf("told %+v for %d", x, to)
 					}
-					got <- arrived{to, m.ID, string(m.Body()), m.From, m.Trace, true}
+					got <- arrived{to, m.ID, string(m.Body()), m.From, m.Trace.ID, true}
 					m.Release()
 				}
 			},
@@ -59,7 +59,7 @@ func TestTellsInOrder(t *testing.T) {
 			}
 			if r.IntN(3) == 0 {
 				w.trace = zmsg.TraceID{1, byte(i)}
-				m.Trace = w.trace
+				m.Trace.ID = w.trace
 			}
 			to := zmsg.Address{Node: b.ref, Actor: w.to}
 			switch r.IntN(12) {

@@ -103,6 +103,7 @@ func devSettings(app znode.App, f devFlags, servers *Servers) ([]znode.Settings,
 		s.Node.ID, s.Log.Level = "n"+strconv.Itoa(k+1), f.level
 		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = servers.NATSURL(), []string{servers.EtcdEndpoint()}, "kv"
 		s.Gate.Text, s.Gate.InsecurePlaintext = true, f.plaintext
+		s.Trace.Enabled = true
 		if app.Auth == nil {
 			s.Gate.Auth.Kind = "dev"
 		}

@@ -18,6 +18,7 @@ import (
 	"zgame/zdiscovery"
 	"zgame/zmsg"
 	"zgame/znode"
+	"zgame/ztrace"
 )
 
 // newFlags makes the flags of a command that explains itself.
@@ -45,7 +46,8 @@ func inspectCommand() Command {
 		Name: "inspect",
 		Help: "show the nodes of a cluster, where an object lives, or where a user is logged in",
 		Run: func(ctx context.Context, env Env, args []string) error {
-			flags, at, timeout := operation(env, "inspect", "inspect [object KEY | user USER]", "Without words: the nodes. "+keyText)
+			flags, at, timeout := operation(env, "inspect", "inspect [object KEY | user USER] [--follow]", "Without words: the nodes. "+keyText)
+			follow := flags.Bool("follow", false, "print what the user asks for, or the object handles, as it happens: each request with all that it leads to, at all nodes (trace.enabled)")
 			words, err := parseWords(flags, env, args, "nothing, or object KEY, or user USER", 0, 2)
 			if err != nil {
 				return err
@@ -55,8 +57,23 @@ func inspectCommand() Command {
 				flags.Usage()
 				return errUsage
 			}
+			if *follow && len(words) == 0 {
+				fmt.Fprintf(env.Stderr, "%s: --follow: expected object KEY, or user USER\n", flags.Name())
+				flags.Usage()
+				return errUsage
+			}
+			life := ctx
 			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error {
 				switch {
+				case *follow && words[0] == "user":
+					return o.follow(life, url.Values{"user": words[1:]}.Encode(), func(s *ztrace.Span) bool { return s.User == words[1] && s.Kind == ztrace.Request })
+				case *follow:
+					k, err := o.key(ctx, words[1])
+					if err != nil {
+						return err
+					}
+					query := url.Values{"type": {fmt.Sprint(k.Type)}, "zone": {fmt.Sprint(k.Zone)}, "id": {k.ID}}
+					return o.follow(life, query.Encode(), func(s *ztrace.Span) bool { return s.Key == k })
 				case len(words) == 0:
 					return o.inspectNodes(ctx)
 				case words[0] == "object":

@@ -16,6 +16,7 @@ import (
 	"zgame/zmetrics"
 	"zgame/zmsg"
 	"zgame/zroute"
+	"zgame/ztrace"
 )
 
 // Config says what a gate is. Node, Auth and one of Addr, Listener, TCPAddr and TCPListener are needed; everything else has a default.
@@ -188,6 +189,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics counts what happens; nil counts into the void.
 	Metrics *zmetrics.Gate
+	// Tracer says which requests are recorded, and takes their spans and those of pushes; nil: none are.
+	Tracer *ztrace.Tracer
 }
 
 // Dispatcher routes what clients send to actors of this node and others: design.md section 3, steps 3 and 4.

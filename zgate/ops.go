@@ -33,12 +33,15 @@ func (g *Gate) Session(ref zmsg.SessionRef) (*Session, error) { return g.session
 
 // Push sends p to a session; p may be used again when it returns. It does not block. Errors: those of Session and
 // Session.Push.
-func (g *Gate) Push(ref zmsg.SessionRef, p *zmsg.Push) error {
+func (g *Gate) Push(ref zmsg.SessionRef, p *zmsg.Push) (err error) {
+	var s *Session
+	if g.records(p) {
+		defer func(began time.Time) { g.pushed(p, s, 1, began, err) }(time.Now())
+	}
 	if p.Version != 0 {
 		return g.pushOf(ref, nil, p)
 	}
-	s, err := g.session(ref)
-	if err != nil {
+	if s, err = g.session(ref); err != nil {
 		return err
 	}
 	return s.Push(p)
@@ -47,6 +50,9 @@ func (g *Gate) Push(ref zmsg.SessionRef, p *zmsg.Push) error {
 // PushIDs sends p to sessions of this gate, encoded once. failed counts those that do not get it: gone, slow, or
 // behind (volatile). Of an object's push, which may wait, it counts nothing.
 func (g *Gate) PushIDs(ids []uint64, p *zmsg.Push) (delivered, failed int) {
+	if g.records(p) {
+		defer func(began time.Time) { g.pushed(p, nil, len(ids)-failed, began, nil) }(time.Now())
+	}
 	if p.Version != 0 {
 		if g.pushOf(zmsg.SessionRef{}, ids, p) != nil {
 			failed = len(ids)
@@ -110,6 +116,9 @@ func (g *Gate) publish(name string, p *zmsg.Push, from zmsg.NodeRef) (delivered,
 	grp := g.groups.get(name)
 	if grp == nil {
 		return 0, 0
+	}
+	if g.records(p) {
+		defer func(began time.Time) { g.pushed(p, nil, delivered, began, nil) }(time.Now())
 	}
 	e, err := g.encode(p, false)
 	if g.cfg.Peers != nil {
@@ -283,7 +292,7 @@ func (g *Gate) OnSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 	switch e.Op {
 	case wirepb.SessionOp_SESSION_OP_PUSH:
-		p := zmsg.Push{ID: e.ID, Body: e.Body, Class: e.Class, Of: e.Of, Key: e.Key, Version: e.Version, No: e.PushNo}
+		p := zmsg.Push{ID: e.ID, Body: e.Body, Class: e.Class, Of: e.Of, Key: e.Key, Version: e.Version, No: e.PushNo, Trace: e.Trace}
 		if p.Body == nil {
 			p.Body = []byte{} // an empty message, not one to be encoded
 		}

@@ -211,10 +211,16 @@ func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Ti
 	m := zmsg.NewMessage(f.ID)
 	m.Seq, m.User, m.Session, m.Client = f.Seq, s.user, s.ref, true
 	m.Deadline = now.Add(timeout)
-	m.Trace = c.newTrace()
+	m.Trace.ID = c.newTrace()
 	m.SetBody(f.Body) // a copy: the buffer that f lies in is used again
 	if token != 0 {
 		m.SetReplier(s, token)
+	}
+	if g.cfg.Tracer.Sample(m.Trace.ID, s.user) {
+		sent := s.trace(m, token, now)
+		s.route(m, token)
+		sent()
+		return
 	}
 	s.route(m, token)
 }

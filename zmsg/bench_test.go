@@ -19,7 +19,7 @@ func benchEnvelope() Envelope {
 	return Envelope{
 		Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: 9, Request: 123_456, ID: 1005, Seq: 123_456, Body: benchFrame().Body,
 		Session: SessionRef{Gate: NodeRef{ID: "gate-1", Epoch: 1 << 40}, ID: 1<<63 + 5, Gen: 2}, User: "ann", Client: true,
-		TimeoutMs: 4900, Trace: TraceID{1}, Chain: []uint64{1, 2},
+		TimeoutMs: 4900, Trace: Trace{ID: TraceID{1}}, Chain: []uint64{1, 2},
 	}
 }
 

@@ -22,7 +22,7 @@ type Envelope struct {
 	User      string
 	Client    bool
 	TimeoutMs uint32
-	Trace     TraceID
+	Trace     Trace
 	Chain     []uint64
 	Hops      uint32
 	Op        wirepb.SessionOp

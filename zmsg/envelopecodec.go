@@ -43,6 +43,7 @@ const (
 	envOnce       = 32
 	envPush       = 33
 	envOf         = 34
+	envSpan       = 35
 )
 
 // AppendEnvelope appends e as one wirepb.Envelope: the bytes that deterministic proto.Marshal gives. Bytes of its
@@ -71,12 +72,12 @@ func (e *Envelope) Size() int {
 		sizeUint(envKeyType, uint64(e.Key.Type)) + sizeUint(envKeyZone, uint64(e.Key.Zone)) +
 		sizeBytes(envKeyID, len(e.Key.ID)) + sizeUint(envVersion, uint64(e.Version)) +
 		sizeBytes(envOwner, len(e.Owner.ID)) + sizeUint(envOwnerEpoch, e.Owner.Epoch) +
-		sizeBytes(envOnce, len(e.Once)) + sizeUint(envPush, e.PushNo) + sizeBytes(envOf, len(e.Of))
+		sizeBytes(envOnce, len(e.Once)) + sizeUint(envPush, e.PushNo) + sizeBytes(envOf, len(e.Of)) + sizeUint(envSpan, e.Trace.Span)
 	if e.Client {
 		n += tagSize(envClient) + 1
 	}
 	if !e.Trace.IsZero() {
-		n += tagSize(envTrace) + protowire.SizeBytes(len(e.Trace))
+		n += tagSize(envTrace) + protowire.SizeBytes(len(e.Trace.ID))
 	}
 	return n
 }
@@ -102,7 +103,7 @@ func appendEnvelope(b []byte, e *Envelope) []byte {
 	}
 	b = appendUint(b, envTimeout, uint64(e.TimeoutMs))
 	if !e.Trace.IsZero() {
-		b = append(appendHead(b, envTrace, len(e.Trace)), e.Trace[:]...)
+		b = append(appendHead(b, envTrace, len(e.Trace.ID)), e.Trace.ID[:]...)
 	}
 	b = appendFixed64s(b, envChain, e.Chain)
 	b = appendUint(b, envHops, uint64(e.Hops))
@@ -118,7 +119,8 @@ func appendEnvelope(b []byte, e *Envelope) []byte {
 	b = appendUint(b, envOwnerEpoch, e.Owner.Epoch)
 	b = appendString(b, envOnce, e.Once)
 	b = appendUint(b, envPush, e.PushNo)
-	return appendString(b, envOf, e.Of)
+	b = appendString(b, envOf, e.Of)
+	return appendUint(b, envSpan, e.Trace.Span)
 }
 
 func (e *Envelope) valid() bool {
@@ -217,6 +219,8 @@ func (e *Envelope) setNumber(n protowire.Number, v uint64) {
 		e.Owner.Epoch = v
 	case envPush:
 		e.PushNo = v
+	case envSpan:
+		e.Trace.Span = v
 	default:
 	}
 }
@@ -244,11 +248,11 @@ func (e *Envelope) setBytes(f *field) (ok bool) {
 		e.Body = f.data
 		return true
 	case envTrace:
-		if len(f.data) != len(e.Trace) && len(f.data) != 0 {
+		if len(f.data) != len(e.Trace.ID) && len(f.data) != 0 {
 			return false
 		}
-		e.Trace = TraceID{}
-		copy(e.Trace[:], f.data)
+		e.Trace.ID = TraceID{}
+		copy(e.Trace.ID[:], f.data)
 		return true
 	default:
 		return true

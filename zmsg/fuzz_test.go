@@ -89,7 +89,7 @@ func checkEnvelope(t *testing.T, b []byte) {
 	var w wirepb.Envelope
 	genErr := proto.Unmarshal(b, &w)
 	// Rubbish from an earlier use must not show.
-	e := Envelope{Text: "old", Sessions: []uint64{1, 2, 3}, Chain: []uint64{4}, Trace: TraceID{1}, Client: true}
+	e := Envelope{Text: "old", Sessions: []uint64{1, 2, 3}, Chain: []uint64{4}, Trace: Trace{ID: TraceID{1}, Span: 2}, Client: true}
 	err := e.Decode(b)
 	if err != nil && !errors.Is(err, ErrMalformed) {
 		t.Fatalf("error without ErrMalformed: %v", err)
@@ -220,7 +220,7 @@ func checkBatch(t *testing.T, b []byte, w *wirepb.Batch, genErr error) (ok bool)
 			break
 		}
 		if isTold { // then it is what the envelope is, and that says nothing more
-			d := Tell{To: e.To, From: e.FromActor, ID: e.ID, Trace: e.Trace, Body: e.Body}
+			d := Tell{To: e.To, From: e.FromActor, ID: e.ID, Trace: e.Trace.ID, Body: e.Body}
 			checkTold(t, &Arrival{Data: b}, told, &d)
 			if want := d.Envelope(); next != len(b)-len(rest) || !proto.Equal(wireEnvelope(&e), wireEnvelope(&want)) {
 				t.Fatalf("told to %d\nhave %+v\nwant %+v", next, d, e)

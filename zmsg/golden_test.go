@@ -103,7 +103,7 @@ func goldenBatches() []goldenBatch {
 	trace := TraceID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 	request := Envelope{
 		Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: 9, FromActor: 4, Request: 12, ID: 1005, Seq: 7,
-		Body: []byte("\x0a\x02go\x12\x05hello"), Session: session, User: "ann", Client: true, TimeoutMs: 4900, Trace: trace,
+		Body: []byte("\x0a\x02go\x12\x05hello"), Session: session, User: "ann", Client: true, TimeoutMs: 4900, Trace: Trace{ID: trace},
 		Chain: []uint64{1, 1<<64 - 1}, Hops: 1,
 	}
 	reply := Envelope{

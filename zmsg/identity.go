@@ -1,6 +1,8 @@
 package zmsg
 
 import (
+	"encoding/hex"
+	"fmt"
 	"strconv"
 
 	"zgame/zmsg/wirepb"
@@ -100,11 +102,41 @@ func NumKey(typ, zone uint32, n uint64) Key {
 // mixed up with the revision of the stored document, which counts writes.
 type RouteVersion uint64
 
+// Trace says what a message is part of.
+type Trace struct {
+	ID   TraceID
+	Span uint64 // the span in which it was sent; 0: the trace is not recorded
+}
+
+// IsZero reports whether t names no trace.
+func (t Trace) IsZero() bool { return t.ID.IsZero() }
+
 // TraceID follows one request through the cluster. Zero means that it is not traced.
 type TraceID [16]byte
 
 // IsZero reports whether t is no trace.
 func (t TraceID) IsZero() bool { return t == TraceID{} }
+
+// String returns hex, "" for none.
+func (t TraceID) String() string {
+	if t.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(t[:])
+}
+
+// MarshalText implements encoding.TextMarshaler: hex.
+func (t TraceID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, t[:]), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *TraceID) UnmarshalText(b []byte) error {
+	var id TraceID
+	if n, err := hex.Decode(id[:], b); len(b) != 2*len(id) || err != nil || n != len(id) {
+		return fmt.Errorf("trace %q: want %d bytes of hex", b, len(id))
+	}
+	*t = id
+	return nil
+}
 
 // Advert says that an actor handles a message id. The names of its JSON are part of what nodes tell each other.
 type Advert struct {

@@ -25,7 +25,7 @@ type Message struct {
 	From    Address    // the sending actor, zero if none
 
 	Deadline time.Time // when the caller stops waiting; zero: no deadline. Travels as remaining time
-	Trace    TraceID
+	Trace    Trace
 	Chain    []uint64 // UIDs of the actors that wait for the end of this request, outermost first; read only
 	Hops     uint32
 	// Once is the request's idempotency key, at most MaxOnce bytes of UTF-8; "": none. A stateful actor runs requests of one key once.
@@ -34,6 +34,9 @@ type Message struct {
 	// Value is the decoded body, or the message itself where sender and receiver share a process; nil if only the
 	// bytes are there. Nobody changes it after sending.
 	Value proto.Message
+
+	// Queued is when it was put into the mailbox of its actor, Unix nanoseconds; only of a message whose trace is recorded.
+	Queued int64
 
 	body    []byte // what Body returns: buf, or borrowed memory
 	buf     []byte // own memory, kept from use to use

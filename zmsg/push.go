@@ -28,6 +28,8 @@ type Push struct {
 	Key     Key
 	Version RouteVersion
 	No      uint64
+
+	Trace Trace // in whose turn it was sent
 }
 
 // EncodedBody returns the body, encoding Value if there are no bytes yet.

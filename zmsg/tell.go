@@ -17,13 +17,13 @@ import (
 type Tell struct {
 	To, From uint64 // actors, From at the batch's node, 0 if none; To is never 0
 	ID       uint32
-	Trace    TraceID
+	Trace    TraceID // one that is not recorded
 	Body     []byte
 }
 
 // Envelope returns t as the envelope that it is on the wire.
 func (t *Tell) Envelope() Envelope {
-	return Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: t.To, FromActor: t.From, ID: t.ID, Trace: t.Trace, Body: t.Body}
+	return Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_ACTOR, To: t.To, FromActor: t.From, ID: t.ID, Trace: Trace{ID: t.Trace}, Body: t.Body}
 }
 
 const (
@@ -234,10 +234,10 @@ func (m *Message) Open(a *Arrival, t Told) {
 	if m.From.Actor != 0 {
 		m.From = Address{}
 	}
-	m.Trace = TraceID{}
+	m.Trace = Trace{}
 	if t.More {
 		var from uint64
-		if from, m.Trace = a.more(t); from != 0 {
+		if from, m.Trace.ID = a.more(t); from != 0 {
 			m.From = Address{Node: a.From, Actor: from}
 		}
 	}

@@ -83,7 +83,7 @@ func checkTold(t interface{ Fatalf(string, ...any) }, a *Arrival, told Told, d *
 	if d.From != 0 {
 		from = Address{Node: a.From, Actor: d.From}
 	}
-	if m.ID != d.ID || m.From != from || m.Trace != d.Trace || !bytes.Equal(m.Body(), d.Body) || m.Wants() || m.Client || m.User != "" ||
+	if m.ID != d.ID || m.From != from || m.Trace.ID != d.Trace || !bytes.Equal(m.Body(), d.Body) || m.Wants() || m.Client || m.User != "" ||
 		!m.Session.IsZero() || !m.Deadline.IsZero() || m.Chain != nil || m.Seq != 0 || m.Hops != 0 || m.Value != nil {
 		t.Fatalf("have %+v, want %+v", m, d)
 	}
@@ -104,10 +104,10 @@ func TestOpenAgain(t *testing.T) {
 	}
 	var m Message
 	m.Open(a, first)
-	if m.ID != 3 || m.From.Actor != 2 || string(m.Body()) != "body" || m.Trace != full.Trace {
+	if m.ID != 3 || m.From.Actor != 2 || string(m.Body()) != "body" || m.Trace.ID != full.Trace {
 		t.Fatalf("have %+v", &m)
 	}
-	m.Trace = TraceID{9}
+	m.Trace = Trace{ID: TraceID{9}}
 	m.Open(a, second)
 	if m.ID != 5 || !m.From.IsZero() || m.Body() != nil || !m.Trace.IsZero() {
 		t.Fatalf("have %+v", &m)

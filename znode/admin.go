@@ -85,6 +85,7 @@ func (n *Node) adminHandler() http.Handler {
 	mux.HandleFunc("GET /users/{user}", n.serveUser)
 	mux.HandleFunc("POST /users/{user}/kick", n.kickUser)
 	mux.HandleFunc("GET /node", n.serveNode)
+	mux.HandleFunc("GET /follow", n.serveFollow)
 	mux.HandleFunc("GET /drain", n.serveDrain)
 	mux.HandleFunc("POST /drain", n.startDrain)
 	if n.cfg.Settings.Admin.Pprof {

@@ -102,6 +102,7 @@ type Node struct {
 	objects     *objects
 	users       *zuser.Users
 	farewell    *farewell
+	tracing     *tracing // nil: off
 	admin       *server
 	page        *server
 
@@ -302,6 +303,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 	try("close the connections", n.backends.close(closing))
 	n.predecessor.close()
+	try("send the last spans", n.tracing.close(closing))
 	n.admin.stop(closing)
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -364,6 +366,9 @@ func (n *Node) wire(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if n.tracing, err = newTracing(ctx, n); err != nil {
+		return err
+	}
 	n.sessions = newSessions(&n.self, n.link, n.nodeState)
 	n.sessions.moves.nodes = func() []zmsg.NodeRef { return n.peersOf(false) }
 	n.sessions.moves.gates = func() []zmsg.NodeRef { return n.peersOf(true) }
@@ -404,6 +409,9 @@ func (n *Node) wire(ctx context.Context) error {
 
 // middleware returns what is around every handler: measuring outermost, so that it sees what the application's turns down.
 func (n *Node) middleware() (all []zactor.Middleware) {
+	if n.tracing != nil {
+		all = append(all, zactor.Spans(n.tracing.tracer))
+	}
 	if n.cfg.Settings.Actors.Measure {
 		all = append(all, zactor.Measure(zmetrics.NewHandlers(n.registry)))
 	}

@@ -61,6 +61,7 @@ func (n *Node) wireObjects() error {
 	n.objects.set, err = zrouter.New(zrouter.Config{
 		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Gates: n.sessions, Store: n.backends.Store,
 		Settings: s.Settings, KindSettings: set, CallTimeout: n.cfg.Settings.Actors.AskTimeout, Logger: n.log, Metrics: zmetrics.NewRouter(n.registry),
+		Tracer: n.tracing.Tracer(),
 	}, hosted...)
 	n.users = zuser.New(n.objects.set)
 	return err

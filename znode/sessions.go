@@ -166,7 +166,7 @@ func (s *sessions) pushTo(to zmsg.SessionRef, p *zmsg.Push, e *zmsg.Envelope) er
 		if err != nil {
 			return err
 		}
-		return s.gate.Push(to, &zmsg.Push{ID: p.ID, Body: e.Body, Class: p.Class, Of: p.Of})
+		return s.gate.Push(to, &zmsg.Push{ID: p.ID, Body: e.Body, Class: p.Class, Of: p.Of, Trace: p.Trace})
 	}
 	x := *e
 	x.Session, x.Sessions, x.Key, x.Version, x.PushNo = to, nil, zmsg.Key{}, 0, 0
@@ -179,7 +179,7 @@ func pushInto(e *zmsg.Envelope, p *zmsg.Push) error {
 		return err
 	}
 	e.Kind, e.ID, e.Body, e.Class = wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, p.ID, body, p.Class
-	e.Key, e.Version, e.PushNo, e.Of = p.Key, p.Version, p.No, p.Of
+	e.Key, e.Version, e.PushNo, e.Of, e.Trace = p.Key, p.Version, p.No, p.Of, p.Trace
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (s *sessions) PushMany(to []zmsg.SessionRef, p *zmsg.Push) error {
 	if err != nil {
 		return err
 	}
-	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of}
+	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of, Trace: p.Trace}
 	var errs []error
 	remote := map[zmsg.NodeRef][]zmsg.SessionRef{}
 	for _, ref := range to {
@@ -251,7 +251,7 @@ func (s *sessions) Publish(group string, p *zmsg.Push) error {
 	if err != nil {
 		return err
 	}
-	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of, No: s.published.Add(1)}
+	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of, Trace: p.Trace, No: s.published.Add(1)}
 	if s.gate != nil {
 		s.gate.PublishLocal(group, &encoded)
 	}

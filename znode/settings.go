@@ -148,6 +148,10 @@ type Settings struct {
 	Logic struct {
 		Router RouterSettings `yaml:"router"`
 	} `yaml:"logic"`
+	Trace struct {
+		Enabled bool    `yaml:"enabled" help:"requests can be recorded: a share of them, and those of who is followed (inspect --follow). Spans go to where OTEL_EXPORTER_OTLP_ENDPOINT says"`
+		Share   float64 `yaml:"share" help:"of clients' requests, 0 to 1; give all gates the same"`
+	} `yaml:"trace"`
 	Start struct {
 		Timeout time.Duration `yaml:"timeout" help:"servers that do not answer by then fail the start"`
 	} `yaml:"start"`
@@ -298,6 +302,11 @@ func (s *Settings) Validate() error {
 	oneOf("log.level", s.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", s.Log.Format, "text", "json")
 	oneOf("store.driver", s.Store.Driver, "mongo", "kv")
+	if x := s.Trace.Share; !(x >= 0 && x <= 1) {
+		fault("trace.share %v: expected a part of all requests, 0 to 1", x)
+	} else if x > 0 && !s.Trace.Enabled {
+		fault("trace.share %v without trace.enabled: nothing would be recorded", x)
+	}
 	address := func(key, value string, mayBeEmpty bool) {
 		if err := addressFault(key, value, mayBeEmpty); err != nil {
 			faults = append(faults, err)

@@ -72,6 +72,7 @@ func (c *Context[S]) PushAll(msg proto.Message, opts ...zactor.PushOption) error
 	if err != nil {
 		return err
 	}
+	p.Trace = c.SendTrace()
 	return c.cell.res.pushTo(nil, &p)
 }
 
@@ -85,6 +86,7 @@ func (c *Context[S]) Push(to zmsg.SessionRef, msg proto.Message, opts ...zactor.
 	if err != nil {
 		return err
 	}
+	p.Trace = c.SendTrace()
 	return r.pushTo([]zmsg.SessionRef{to}, &p)
 }
 
@@ -106,6 +108,7 @@ func (c *Context[S]) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...z
 	if len(mine) > 0 {
 		var p zmsg.Push
 		if p, errs[1] = push(msg, opts); errs[1] == nil {
+			p.Trace = c.SendTrace()
 			errs[1] = r.pushTo(mine, &p)
 		}
 	}
@@ -131,6 +134,7 @@ func (c *Context[S]) PushEncoded(to []zmsg.SessionRef, p zmsg.Push) error {
 			return nil
 		}
 	}
+	p.Trace = c.SendTrace()
 	return r.pushTo(to, &p)
 }
 

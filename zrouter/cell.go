@@ -55,7 +55,12 @@ func (c *Context[S]) Version() zmsg.RouteVersion { return c.cell.res.version }
 func (c *Context[S]) Moved() time.Duration { return c.cell.res.pause }
 
 // Dirty says that the state has changed: it is saved within the kind's save delay, and before the answer where that is durable.
-func (c *Context[S]) Dirty() { c.cell.res.markDirty() }
+func (c *Context[S]) Dirty() {
+	if tr := c.SendTrace(); tr.Span != 0 {
+		c.cell.res.trace = &tr
+	}
+	c.cell.res.markDirty()
+}
 
 // Save is Dirty, and has the answer wait until the state is in the store, whatever the kind says.
 func (c *Context[S]) Save() {
@@ -147,6 +152,11 @@ func (c *cell[S]) OnStop(zc *zactor.Context, _ zactor.Reason) {
 // encode makes the write of the state as it is. It runs in a turn of the actor.
 func (c *cell[S]) encode() (w zstore.Write, err error) {
 	return c.shared.write(c.state)
+}
+
+// TraceObject implements zactor.Traced.
+func (c *cell[S]) TraceObject() (k zmsg.Key, version zmsg.RouteVersion) {
+	return c.res.o.key, c.res.version
 }
 
 // enter begins the handling of a message. done says that it was handled before, and has its answer.

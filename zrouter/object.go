@@ -56,6 +56,8 @@ type write struct {
 	change zstore.Change
 	tries  int
 	make   func(k zmsg.Key) (zstore.Write, error) // of a Create: the first state
+	trace  *zmsg.Trace                            // in which the state was changed; nil: none that is recorded
+	begun  time.Time                              // when it had the state, where trace is set
 }
 
 func (o *object) log() *slog.Logger { return o.sh.set.log.With("key", o.key.String()) }

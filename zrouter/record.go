@@ -218,6 +218,7 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 	}
 	o.write = nil
 	o.ios--
+	s.record(w, ev.Kind)
 	if w.op == entry.Move && o.moves != nil {
 		o.moves.given = &w.change
 	}

@@ -40,6 +40,7 @@ type residence struct {
 
 	bound      *bound       // the sessions that are bound to it; owned by the actor's turns, from the start on
 	boundCount atomic.Int32 // how many
+	trace      *zmsg.Trace  // in which the state was changed last, until it is saved; nil: in none that is recorded; owned by the actor's turn
 	actor      uint64       // the actor's id; set by its start
 
 	frozen int64         // of the move that has brought it here: since when it takes no requests, Unix milliseconds; 0: none, or not known
@@ -248,6 +249,10 @@ func (r *residence) snapshot(zc *zactor.Context) {
 		err = &vetoError{errLeaving}
 	}
 	r.snap = nil
+	w.trace, r.trace = r.trace, nil
+	if w.trace != nil {
+		w.begun = time.Now()
+	}
 	r.agreed = r.agreed || agreed
 	if m := r.o.moves; moves && m != nil {
 		m.wrote = t.time()

@@ -19,6 +19,7 @@ import (
 	"zgame/zmsg"
 	"zgame/zrouter/internal/entry"
 	"zgame/zstore"
+	"zgame/ztrace"
 )
 
 // Link is the way to the sets of other nodes; *zbus.Link is one.
@@ -63,6 +64,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Metrics; nil counts for nobody.
 	Metrics *zmetrics.Router
+	// Tracer takes the spans of saves; nil: nobody does. Handlers are the group's (zactor.Spans).
+	Tracer *ztrace.Tracer
 
 	// executor runs what may block; a simulation has its own.
 	executor executor
@@ -101,6 +104,7 @@ type ManagerSet struct {
 	turns    sync.Pool
 	spawnOpt []zactor.SpawnOption
 
+	tracer    *ztrace.Tracer
 	self      zmsg.Self
 	lastID    atomic.Uint64
 	kept      atomic.Int64 // calls that wait in entries, or whose success is held
@@ -163,7 +167,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	faults = append(faults, node.validate())
 	s := &ManagerSet{
 		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, gates: cfg.Gates, clock: cfg.Clock,
-		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics),
+		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics), tracer: cfg.Tracer,
 		maxHops: uint8(node.MaxHops),
 		pool:    cfg.executor, random: cfg.random,
 		spawnOpt: []zactor.SpawnOption{

@@ -1455,6 +1455,7 @@ type Envelope struct {
 	OwnerEpoch    uint64 `protobuf:"varint,31,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
 	Once          string `protobuf:"bytes,32,opt,name=once,proto3" json:"once,omitempty"`  // the request's idempotency key, at most 128 bytes; empty: none
 	Of            string `protobuf:"bytes,34,opt,name=of,proto3" json:"of,omitempty"`      // session push of class latest: what it tells the latest of; it replaces one of the same id and the same `of`
+	Span          uint64 `protobuf:"varint,35,opt,name=span,proto3" json:"span,omitempty"` // of a trace that is recorded: in which it was sent; 0: it is not recorded
 	Push          uint64 `protobuf:"varint,33,opt,name=push,proto3" json:"push,omitempty"` // session push of an object: its number at this gate, from 1; bind: the last before; publish to a group: the node's number of it; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1712,6 +1713,13 @@ func (x *Envelope) GetOf() string {
 		return x.Of
 	}
 	return ""
+}
+
+func (x *Envelope) GetSpan() uint64 {
+	if x != nil {
+		return x.Span
+	}
+	return 0
 }
 
 func (x *Envelope) GetPush() uint64 {
@@ -2967,7 +2975,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x120\n" +
-	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\xc6\x06\n" +
+	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\xda\x06\n" +
 	"\bEnvelope\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.zgame.v1.EnvelopeKindR\x04kind\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x1d\n" +
@@ -3009,6 +3017,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"ownerEpoch\x12\x12\n" +
 	"\x04once\x18  \x01(\tR\x04once\x12\x0e\n" +
 	"\x02of\x18\" \x01(\tR\x02of\x12\x12\n" +
+	"\x04span\x18# \x01(\x04R\x04span\x12\x12\n" +
 	"\x04push\x18! \x01(\x04R\x04push\"\x87\x01\n" +
 	"\aBinding\x12\x1a\n" +
 	"\bsessions\x18\x01 \x03(\x06R\bsessions\x12 \n" +
