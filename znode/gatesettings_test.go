@@ -84,6 +84,7 @@ var gateSettings = map[string]struct{ key, value, why string }{
 	"Registry":    {why: "code"},
 	"Logger":      {why: "the node's: log.level"},
 	"Metrics":     {why: "the node's"},
+	"Tracer":      {why: "the node's: trace.enabled"},
 }
 
 // Whatever an operator would turn about a gate is a setting, and turns that and nothing else.

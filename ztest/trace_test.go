@@ -193,7 +193,7 @@ func TestTraceShare(t *testing.T) {
 	if len(traces) != n {
 		t.Errorf("%d requests have %d traces", n, len(traces))
 	}
-	res, err := http.Get("http://" + c.Node(0).AdminAddr() + "/metrics") //nolint:noctx // of the test's own node
+	res, err := http.Get("http://" + c.Node(0).AdminAddr() + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestFollowIsRefused(t *testing.T) {
 		{0, "type=1", http.StatusBadRequest, "expected ?user="},
 		{1, "user=ann", http.StatusNotFound, "trace.enabled"},
 	} {
-		res, err := http.Get("http://" + c.Node(x.node).AdminAddr() + "/follow?" + x.query) //nolint:noctx // of the test's own node
+		res, err := http.Get("http://" + c.Node(x.node).AdminAddr() + "/follow?" + x.query)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestFollowIsRefused(t *testing.T) {
 			t.Errorf("%q: %s %s", x.query, res.Status, b)
 		}
 	}
-	res, err := (&http.Client{Timeout: time.Minute}).Get("http://" + c.Node(0).AdminAddr() + "/follow?user=ann") //nolint:noctx // likewise
+	res, err := (&http.Client{Timeout: time.Minute}).Get("http://" + c.Node(0).AdminAddr() + "/follow?user=ann")
 	if err != nil {
 		t.Fatal(err)
 	}
