@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 
-MODULES    := . test bench
+MODULES    := . test bench deploy
 BIN        := bin
 LINT       := $(BIN)/golangci-lint
 BENCHTIME  ?= 1s
@@ -39,6 +39,7 @@ lint: $(LINT) ## formatting, vet, golangci-lint, go.mod tidy, generated code up 
 	$(LINT) run
 	cd test && ../$(LINT) run
 	cd bench && ../$(LINT) run
+	cd deploy && ../$(LINT) run
 	go vet -tags invariants ./...
 	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff); done
 	$(MAKE) proto-check

@@ -44,7 +44,7 @@ type Settings struct {
 		TCPAddress  string   `yaml:"tcp_address" help:"host:port for clients over bare TCP (tcp://, tcps:// with tls); empty: none"`
 		Origins     []string `yaml:"origins" help:"browser origins allowed besides the gate's own host"`
 		Text        bool     `yaml:"text" help:"allow JSON text messages (zgame.v1.json)"`
-		MaxSessions int      `yaml:"max_sessions"`
+		MaxSessions int      `yaml:"max_sessions" help:"clients that are logged in at once"`
 		MaxMessage  int      `yaml:"max_message" help:"bytes of one client message"`
 		MaxSend     int      `yaml:"max_send" help:"bytes of one body to a client; clients of ours take 16 MiB"`
 
@@ -110,8 +110,8 @@ type Settings struct {
 	} `yaml:"admin"`
 	NATS struct {
 		URL          string        `yaml:"url" help:"several with commas between; tls:// insists on TLS"`
-		User         string        `yaml:"user"`
-		Password     string        `yaml:"password" secret:"true"`
+		User         string        `yaml:"user" help:"where the server asks for one"`
+		Password     string        `yaml:"password" secret:"true" help:"that user's"`
 		Token        string        `yaml:"token" secret:"true" help:"where the server asks for one instead of user and password"`
 		Credentials  string        `yaml:"credentials" help:"file with a user's JWT and NKEY seed, as nsc writes it"`
 		NKey         string        `yaml:"nkey" help:"file with an NKEY seed alone"`
@@ -123,12 +123,12 @@ type Settings struct {
 	Store struct {
 		Driver string `yaml:"driver" help:"mongo, kv (NATS JetStream)"`
 		Mongo  struct {
-			URI        string `yaml:"uri" secret:"true"`
-			Database   string `yaml:"database"`
-			Collection string `yaml:"collection"`
+			URI        string `yaml:"uri" secret:"true" help:"with replicaSet or several hosts; a standalone server is for development"`
+			Database   string `yaml:"database" help:"where the collection is; made where it is not there"`
+			Collection string `yaml:"collection" help:"of the objects of all kinds that have no store of their own"`
 		} `yaml:"mongo"`
 		KV struct {
-			Bucket   string `yaml:"bucket"`
+			Bucket   string `yaml:"bucket" help:"of JetStream KV; made where it is not there"`
 			Replicas int    `yaml:"replicas" help:"copies of the bucket in a NATS cluster"`
 		} `yaml:"kv"`
 	} `yaml:"store"`
@@ -206,8 +206,8 @@ func DefaultSettings() Settings {
 // etcdSettings is where etcd is, and how the node is let in.
 type etcdSettings struct {
 	Endpoints []string      `yaml:"endpoints" help:"https:// insists on TLS"`
-	User      string        `yaml:"user"`
-	Password  string        `yaml:"password" secret:"true"`
+	User      string        `yaml:"user" help:"where the servers ask for one"`
+	Password  string        `yaml:"password" secret:"true" help:"that user's"`
 	Lease     time.Duration `yaml:"lease" help:"a dead node is gone after this time"`
 	TLS       clientTLS     `yaml:"tls"`
 }

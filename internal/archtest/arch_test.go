@@ -160,7 +160,7 @@ func productionImports(t *testing.T, root string) []imported {
 		}
 		if d.IsDir() {
 			// Nested modules (bench, test) and what is not Go have rules of their own.
-			if name := d.Name(); rel != "." && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata" || rel == "bench" || rel == "test" || rel == "clients") {
+			if name := d.Name(); rel != "." && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata" || rel == "bench" || rel == "test" || rel == "deploy" || rel == "clients") {
 				return filepath.SkipDir
 			}
 			return nil

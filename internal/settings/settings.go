@@ -165,6 +165,27 @@ func Text(ptr any) string {
 	return b.String()
 }
 
+// Table returns the settings, with what they hold, as tables of a Markdown document: one under a heading for each first part of the keys.
+func Table(ptr any) string {
+	var b strings.Builder
+	section := ""
+	for _, l := range allLeaves(ptr) {
+		if l.inMap {
+			continue
+		}
+		if first, _, _ := strings.Cut(l.key, "."); first != section {
+			section = first
+			fmt.Fprintf(&b, "\n## %s\n\n| key | default | |\n|---|---|---|\n", section)
+		}
+		value := strings.Trim(textOf(l), `"`)
+		if value != "" {
+			value = "`" + value + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", l.key, value, strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(l.help))
+	}
+	return strings.TrimPrefix(b.String(), "\n")
+}
+
 func textOf(l leaf) string {
 	if l.secret && !l.value.IsZero() && !bareURL.MatchString(l.value.String()) {
 		return `"***"`
