@@ -57,15 +57,13 @@ func command(ctx context.Context, env zcli.Env, scripts []Script, args []string)
 	}
 	at := slices.Index(names, script)
 	if at < 0 {
-		return fmt.Errorf("there is no script %q; there are [%s]", script, strings.Join(names, " "))
+		return zcli.Misuse(flags, "there is no script %q; there are [%s]", script, strings.Join(names, " "))
 	}
 	if *ramp < 0 {
 		*ramp = min(5*time.Second, *span/4)
 	}
 	if *n < 1 || *ramp >= *span {
-		fmt.Fprintf(env.Stderr, "%s: --n %d --ramp %s --time %s: expected at least one bot, and --ramp below --time\n", flags.Name(), *n, *ramp, *span)
-		flags.Usage()
-		return errors.New("wrong use")
+		return zcli.Misuse(flags, "--n %d --ramp %s --time %s: expected at least one bot, and --ramp below --time", *n, *ramp, *span)
 	}
 	cfg := Config{URLs: strings.Split(*urls, ","), Script: scripts[at], Bots: *n, Ramp: *ramp, Time: *span, Seed: *seed}
 	if !*quiet {

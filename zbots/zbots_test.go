@@ -204,10 +204,10 @@ func TestCommand(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"nothing"}, 1, `there is no script "nothing"; there are [talk lossy ends]`},
+		{[]string{"nothing"}, 2, `there is no script "nothing"; there are [talk lossy ends]`},
 		{[]string{"-h"}, 0, "all in one room"},
-		{[]string{"--n", "0"}, 1, "--n 0 --ramp 5s --time 30s: expected at least one bot"},
-		{[]string{"--ramp", "5s", "--time", "5s"}, 1, "--ramp below --time"},
+		{[]string{"--n", "0"}, 2, "--n 0 --ramp 5s --time 30s: expected at least one bot"},
+		{[]string{"--ramp", "5s", "--time", "5s"}, 2, "--ramp below --time"},
 		{append([]string{"ends"}, url...), 1, "3 of 3 bots ended by an error"},
 		{append([]string{"ends"}, url...), 1, "3 bots ended by: the program's code 1234 (ends: application: oh dear"},
 		{append([]string{"lossy"}, url...), 1, "numbered messages were lost"},

@@ -41,10 +41,10 @@ func TestUse(t *testing.T) {
 		{"version", nil, []string{"version"}, 0, []string{"game "}},
 		{"unknown command", nil, []string{"serv"}, 2, []string{`unknown command "serv"`}},
 		{"near command", nil, []string{"service"}, 2, []string{`did you mean "services"?`}},
-		{"unknown flag", nil, []string{"dev", "--node", "3"}, 2, []string{"-node", "-nodes"}},
+		{"unknown flag", nil, []string{"dev", "--node", "3"}, 2, []string{"game dev: there is no flag --node, did you mean --nodes?"}},
 		{"argument that is no flag", nil, []string{"run", "config.yaml"}, 2, []string{`unexpected argument "config.yaml"`}},
-		{"too many nodes", nil, []string{"dev", "--nodes", "99"}, 1, []string{"--nodes 99: expected 1 to 16"}},
-		{"no nodes", nil, []string{"dev", "--nodes", "0"}, 1, []string{"expected 1 to 16"}},
+		{"too many nodes", nil, []string{"dev", "--nodes", "99"}, 2, []string{"--nodes 99: expected 1 to 16"}},
+		{"no nodes", nil, []string{"dev", "--nodes", "0"}, 2, []string{"expected 1 to 16"}},
 		{"bad level", nil, []string{"dev", "--log", "loud"}, 1, []string{"debug, info, warn or error"}},
 		{"check prints every key", nil, []string{"run", "--check"}, 1, []string{"address: \"127.0.0.1:7000\"", "collection:", "lease: 10s", "gate.auth.kind is empty"}},
 		{"check reads the environment", []string{"ZGAME_GATE_ADDRESS=:7777", "ZGAME_GATE_INSECURE_PLAINTEXT=true", "ZGAME_GATE_AUTH_KIND=dev"}, []string{"run", "--check"}, 0, []string{"address: \":7777\""}},
@@ -54,6 +54,8 @@ func TestUse(t *testing.T) {
 		{"all faults at once", []string{"ZGAME_ETCD_LEASE=1ms"}, []string{"run", "--check", "--config", broken}, 1, []string{
 			"did you mean gate.address?", "did you mean node?", "etcd.lease 1ms",
 		}},
+		{"dev reads the environment", []string{"ZGAME_GATE_ADRESS=:1"}, []string{"dev"}, 1, []string{"unknown variable ZGAME_GATE_ADRESS, did you mean ZGAME_GATE_ADDRESS?"}},
+		{"no such port", nil, []string{"services", "--nats-port", "99999"}, 2, []string{"--nats-port 99999: expected a port from 0 (any free one) to 65535"}},
 		{"no such file", nil, []string{"run", "--config", "/no/such.yaml"}, 1, []string{"/no/such.yaml"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"zgame/internal/embedded"
 	"zgame/internal/logging"
+	"zgame/internal/settings"
 	"zgame/znode"
 )
 
@@ -52,20 +54,25 @@ func devCommand(app znode.App) Command {
 			if err := Parse(flags, env, args); err != nil {
 				return err
 			}
-			return dev(ctx, env, app, f)
+			if f.nodes < 1 || f.nodes > maxDevNodes {
+				return Misuse(flags, "--nodes %d: expected 1 to %d", f.nodes, maxDevNodes)
+			}
+			s, err := devBase(env, app, flags, f)
+			if err != nil {
+				return err
+			}
+			return dev(ctx, env, app, f, s)
 		},
 	}
 }
 
-func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
-	if f.nodes < 1 || f.nodes > maxDevNodes {
-		return fmt.Errorf("--nodes %d: expected 1 to %d", f.nodes, maxDevNodes)
-	}
-	log, err := logging.New(env.Stderr, f.level, "text")
+// dev runs nodes that have the settings base.
+func dev(ctx context.Context, env Env, app znode.App, f devFlags, base znode.Settings) (err error) {
+	log, err := logging.New(env.Stderr, base.Log.Level, base.Log.Format)
 	if err != nil {
 		return fmt.Errorf("--log: %w", err)
 	}
-	lock, err := lockData(f.data, f.gate)
+	lock, err := lockData(f.data, base.Gate.Address)
 	if err != nil {
 		return err
 	}
@@ -78,7 +85,7 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
 	if err := servers.forgetNodes(); err != nil {
 		return err
 	}
-	list, err := devSettings(app, f, servers)
+	list, err := devSettings(base, f.nodes, servers)
 	if err != nil {
 		return err
 	}
@@ -95,24 +102,54 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags) (err error) {
 	return runAll(ctx, env, app, list, pages, file, log)
 }
 
-// devSettings makes the settings of each node: loopback, text messages allowed, names for logins unless the program has its own.
-func devSettings(app znode.App, f devFlags, servers *Servers) ([]znode.Settings, error) {
-	var list []znode.Settings
-	for k := range f.nodes {
-		s := znode.DefaultSettings()
-		s.Node.ID, s.Log.Level = "n"+strconv.Itoa(k+1), f.level
-		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = servers.NATSURL(), []string{servers.EtcdEndpoint()}, "kv"
-		s.Gate.Text, s.Gate.InsecurePlaintext = true, f.plaintext
-		s.Trace.Enabled = true
-		if app.Auth == nil {
-			s.Gate.Auth.Kind = "dev"
+// devBase makes the settings that all nodes have: loopback, text messages allowed, names for logins unless the program has its own; then what the environment
+// says; then the flags that were given.
+func devBase(env Env, app znode.App, flags *flag.FlagSet, f devFlags) (znode.Settings, error) {
+	s := znode.DefaultSettings()
+	s.Gate.Text, s.Trace.Enabled = true, true
+	if app.Auth == nil {
+		s.Gate.Auth.Kind = "dev"
+	}
+	s.Drain.Timeout, s.Drain.Delay = 5*time.Second, time.Second
+	s.Gate.Address, s.Page.Address, s.Admin.Address, s.Log.Level = f.gate, f.page, f.admin, f.level
+	if err := settings.Load(&s, nil, "", env.Environ, znode.EnvPrefix); err != nil {
+		return s, fmt.Errorf("the settings have faults:\n%w", err)
+	}
+	flags.Visit(func(given *flag.Flag) {
+		switch given.Name {
+		case "gate":
+			s.Gate.Address = f.gate
+		case "page":
+			s.Page.Address = f.page
+		case "admin":
+			s.Admin.Address = f.admin
+		case "log":
+			s.Log.Level = f.level
+		case "insecure-plaintext":
+			s.Gate.InsecurePlaintext = f.plaintext
 		}
-		s.Drain.Timeout, s.Drain.Delay = 5*time.Second, time.Second
+	})
+	for _, key := range []string{"node.id", "nats.url", "etcd.endpoints", "store.driver"} {
+		name := settings.EnvName(znode.EnvPrefix, key)
+		if slices.ContainsFunc(env.Environ, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
+			fmt.Fprintf(env.Stderr, "%s is not used: dev has nodes and servers of its own; to use others: %s run\n", name, env.Name)
+		}
+	}
+	return s, nil
+}
+
+// devSettings makes the settings of each node.
+func devSettings(base znode.Settings, nodes int, servers *Servers) ([]znode.Settings, error) {
+	var list []znode.Settings
+	for k := range nodes {
+		s := base
+		s.Node.ID = "n" + strconv.Itoa(k+1)
+		s.NATS.URL, s.Etcd.Endpoints, s.Store.Driver = servers.NATSURL(), []string{servers.EtcdEndpoint()}, "kv"
 		for _, p := range []struct {
-			flag, base string
-			to         *string
-		}{{"gate", f.gate, &s.Gate.Address}, {"page", f.page, &s.Page.Address}, {"admin", f.admin, &s.Admin.Address}} {
-			address, err := addPort(p.base, k)
+			flag string
+			to   *string
+		}{{"gate", &s.Gate.Address}, {"page", &s.Page.Address}, {"admin", &s.Admin.Address}} {
+			address, err := addPort(*p.to, k)
 			if err != nil {
 				return nil, fmt.Errorf("--%s: %w", p.flag, err)
 			}
@@ -160,7 +197,7 @@ func welcomePages(list []znode.Settings) {
 		}
 	}
 	for k := range list {
-		list[k].Gate.Origins = origins
+		list[k].Gate.Origins = slices.Concat(list[k].Gate.Origins, origins)
 	}
 }
 

@@ -1,10 +1,14 @@
 package zcli
 
 import (
+	"bytes"
+	"flag"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -12,6 +16,36 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What nodes of dev are set to: what dev knows, then what the environment says, then the flags; of what the environment cannot change it is said.
+func TestDevObeysTheEnvironment(t *testing.T) {
+	var errs bytes.Buffer
+	env := Env{Name: "game", Stderr: &errs, Environ: []string{
+		"ZGAME_GATE_RATE=7", "ZGAME_GATE_ADDRESS=127.0.0.1:7100", "ZGAME_PAGE_ADDRESS=127.0.0.1:8100", "ZGAME_DRAIN_DELAY=3s", "ZGAME_GATE_ORIGINS=https://play.example", "ZGAME_NATS_URL=nats://elsewhere:4222",
+	}}
+	f := devFlags{gate: "127.0.0.1:7000", page: "127.0.0.1:9999", admin: "127.0.0.1:9090", level: "warn"}
+	flags := flag.NewFlagSet("game dev", flag.ContinueOnError)
+	flags.StringVar(&f.page, "page", f.page, "")
+	if err := Parse(flags, env, []string{"--page", "127.0.0.1:8200"}); err != nil {
+		t.Fatal(err)
+	}
+	base, err := devBase(env, znode.App{}, flags, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base.Gate.Rate != 7 || base.Gate.Address != "127.0.0.1:7100" || base.Page.Address != "127.0.0.1:8200" || base.Admin.Address != "127.0.0.1:9090" ||
+		base.Drain.Delay != 3*time.Second || base.Gate.Auth.Kind != "dev" {
+		t.Errorf("%+v", base)
+	}
+	list := []znode.Settings{base}
+	welcomePages(list)
+	if !slices.Equal(list[0].Gate.Origins, []string{"https://play.example", "http://localhost:8200", "http://127.0.0.1:8200"}) {
+		t.Errorf("the gate lets in %v", list[0].Gate.Origins)
+	}
+	if said := errs.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "ZGAME_NATS_URL is not used") {
+		t.Errorf("it says %q", said)
+	}
+}
 
 // Every gate lets in the pages of all nodes, and of nobody else; also where the system chooses the pages' ports.
 func TestOriginsOfPages(t *testing.T) {

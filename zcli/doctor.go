@@ -57,7 +57,7 @@ func examine(ctx context.Context, s *znode.Settings) *doctor.Facts {
 	f := &doctor.Facts{
 		Machine: doctor.ThisMachine(), MemoryLimit: uint64(debug.SetMemoryLimit(-1)),
 		Gate: s.Gate.Enabled, MaxSessions: s.Gate.MaxSessions, Others: s.Gate.MaxUnauthenticated + otherFiles,
-		Unbounded: unbounded(s),
+		Unbounded: unbounded(s), Files: s.CheckFiles(time.Now()),
 	}
 	f.Servers = znode.Probe(ctx, *s)
 	c, err := znode.OpenCluster(ctx, *s)

@@ -44,8 +44,7 @@ func drainCommand() Command {
 			}
 			node := words[0]
 			if *timeout <= 0 {
-				fmt.Fprintf(env.Stderr, "%s: --timeout %s: expected a span of time above 0, such as 5m\n", flags.Name(), *timeout)
-				return errUsage
+				return Misuse(flags, "--timeout %s: expected a span of time above 0, such as 5m", *timeout)
 			}
 			ctx, cancel := context.WithTimeout(ctx, *timeout)
 			defer cancel()
@@ -150,28 +149,28 @@ func progress(s *znode.DrainStatus) string {
 		r.Phase, r.Moved, r.Left, r.Moving, r.Retries, r.Pause.Max.Round(time.Millisecond))
 }
 
-// gone waits until the node has left the cluster, or its admin port is closed.
+// gone waits until the node has left the cluster. Where that cannot be asked, as when the last node of dev has taken the servers with it, its admin port says so.
 func (d *drainer) gone(ctx context.Context) error {
 	for {
+		here, err := true, error(nil)
 		if d.cluster != nil {
-			here, err := d.cluster.Has(ctx, d.last.Node)
-			switch {
-			case ctx.Err() != nil:
-				return d.notOver()
-			case err != nil:
-				return err
-			case !here:
-				return nil
+			here, err = d.cluster.Has(ctx, d.last.Node)
+		}
+		if (d.cluster == nil || err != nil) && ctx.Err() == nil {
+			res, notThere := askAdmin(ctx, d.address, http.MethodGet, "/drain")
+			if notThere == nil {
+				_ = res.Body.Close() // what it says is not needed
+			} else {
+				here, err = false, nil
 			}
-		} else {
-			res, err := askAdmin(ctx, d.address, http.MethodGet, "/drain")
-			switch {
-			case ctx.Err() != nil:
-				return d.notOver()
-			case err != nil:
-				return nil //nolint:nilerr // it does not answer any more: that is what it was asked for
-			}
-			_ = res.Body.Close() // what it says is not needed
+		}
+		switch {
+		case ctx.Err() != nil:
+			return d.notOver()
+		case err != nil:
+			return err
+		case !here:
+			return nil
 		}
 		t := time.NewTimer(100 * time.Millisecond)
 		select {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,6 +51,25 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	if c := <-d.code; c != 0 || !strings.Contains(d.out.text(), "n2 has drained and stopped") {
+		t.Errorf("dev ended with %d:\n%s", c, d.out.text())
+	}
+}
+
+// All nodes of dev are drained at once: each drain ends well, also those whose end is the end of the servers that they ask.
+func TestDrainAllOfDev(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	d := startDev(ctx, t)
+	var drains sync.WaitGroup
+	for _, node := range []string{"n1", "n2"} {
+		drains.Go(func() {
+			if code, out, errs := try(t, []string{"ZGAME_ETCD_ENDPOINTS=" + d.etcd}, "drain", node); code != 0 || !strings.Contains(out, "has stopped") {
+				t.Errorf("%s: exit code %d\n%s%s", node, code, out, errs)
+			}
+		})
+	}
+	drains.Wait()
+	if c := <-d.code; c != 0 {
 		t.Errorf("dev ended with %d:\n%s", c, d.out.text())
 	}
 }

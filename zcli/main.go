@@ -119,6 +119,12 @@ func usage(w io.Writer, env Env, commands []Command) {
 	}
 }
 
+// Misuse says what is wrong with how a command was used. The error that it returns ends the program with exit code 2. The flags have been parsed.
+func Misuse(flags *flag.FlagSet, format string, args ...any) error {
+	fmt.Fprintf(flags.Output(), "%s: %s\n", flags.Name(), fmt.Sprintf(format, args...))
+	return errUsage
+}
+
 // Parse parses a command's flags and refuses arguments that are none.
 func Parse(flags *flag.FlagSet, env Env, args []string) error {
 	if err := parseFlags(flags, env, args); err != nil {
@@ -139,5 +145,13 @@ func parseFlags(flags *flag.FlagSet, env Env, args []string) error {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return err
 	}
-	return errUsage // the flag package has said what and how
+	// The flag package has said what and how, but not which flag was meant.
+	if _, name, unknown := strings.Cut(err.Error(), "not defined: -"); unknown {
+		var names []string
+		flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+		if near, ok := settings.Nearest(name, names); ok {
+			fmt.Fprintf(env.Stderr, "\n%s: there is no flag --%s, did you mean --%s?\n", flags.Name(), name, near)
+		}
+	}
+	return errUsage
 }

@@ -278,8 +278,7 @@ func kickCommand() Command {
 				return err
 			}
 			if *code < 4000 || *code > 4999 {
-				fmt.Fprintf(env.Stderr, "%s: --code %d: expected 4000 to 4999, which are the application's\n", flags.Name(), *code)
-				return errUsage
+				return Misuse(flags, "--code %d: expected 4000 to 4999, which are the application's", *code)
 			}
 			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error {
 				address, err := o.any(ctx)

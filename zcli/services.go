@@ -20,6 +20,11 @@ func Services() Command {
 			if err := Parse(flags, env, args); err != nil {
 				return err
 			}
+			for name, port := range map[string]int{"nats-port": *natsPort, "etcd-port": *etcdPort} {
+				if port < 0 || port > 65535 {
+					return Misuse(flags, "--%s %d: expected a port from 0 (any free one) to 65535", name, port)
+				}
+			}
 			lock, err := lockData(*data, "none: services only")
 			if err != nil {
 				return err

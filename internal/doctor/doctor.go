@@ -41,6 +41,7 @@ type Facts struct {
 	MaxSessions int    // and so many
 	Others      int    // connections besides that may be open
 	Unbounded   []string
+	Files       error // what is wrong with the files that the settings name
 	Servers     error // why bus, discovery or store cannot be used
 	Nodes       []Node
 }
@@ -74,6 +75,9 @@ func Diagnose(f *Facts) []Finding {
 		add(Warn, "limits", "give each a number: what has no limit lets one client take what all others need", "no limit: %s", strings.Join(f.Unbounded, ", "))
 	} else {
 		add(Good, "limits", "", "all limits of clients are set")
+	}
+	if f.Files != nil {
+		add(Fault, "settings", "put files there that fit, or correct the settings", "files that the settings name have faults:\n%v", f.Files)
 	}
 	if f.Servers != nil {
 		add(Fault, "servers", "a node with these settings does not start", "%v", f.Servers)

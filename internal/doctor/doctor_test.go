@@ -44,6 +44,7 @@ func TestDiagnose(t *testing.T) {
 		"no GOMEMLIMIT":  {func(f *Facts) { f.MemoryLimit = math.MaxInt64 }, Note, "GOMEMLIMIT is not set"},
 		"GOMEMLIMIT":     {func(f *Facts) { f.MemoryLimit = 16 << 30 }, Warn, "GOMEMLIMIT is 16 GiB, and there are 8192 MiB"},
 		"no limit":       {func(f *Facts) { f.Unbounded = []string{"gate.rate"} }, Warn, "no limit: gate.rate"},
+		"named files":    {func(f *Facts) { f.Files = errors.New("gate.tls.cert: no such file") }, Fault, "gate.tls.cert: no such file"},
 		"servers":        {func(f *Facts) { f.Servers = errors.New("NATS is not there") }, Fault, "NATS is not there"},
 		"nobody":         {func(f *Facts) { f.Nodes = nil }, Note, "no nodes"},
 		"versions":       {func(f *Facts) { f.Nodes[1].Record.Version = "v1.3.0" }, Note, "v1.2.0: a; v1.3.0: b"},
