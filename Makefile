@@ -72,6 +72,7 @@ ts-install:
 	cd clients/ts && npm ci --no-audit --no-fund --silent
 
 browser-test: build ## tabs at nodes that are drained and killed, in headless Chromium (Debian's package; CHROMIUM=path for another)
+	go build -o $(BIN)/ ./examples/chat/cmd/chat ./examples/friend/cmd/friend
 	cd test/browser && npm ci --no-audit --no-fund --silent
 	cd test/browser && GAMESERVER=../../$(BIN)/gameserver npm test --silent
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"zgame/examples/chat"
+	"zgame/examples/chat/chatpb"
 	"zgame/examples/friend"
 	"zgame/znode"
 	"zgame/zrouter"
@@ -12,7 +13,7 @@ import (
 
 // App returns chat and friends as one program for zcli.Main.
 func App() znode.App {
-	app, friends := chat.App(), friend.App()
+	app, friends := chat.With(chat.Options{Blocked: friend.BlockedThen[*chatpb.Box]}), friend.App()
 	rooms := app.Objects
 	app.Name = "zgame examples"
 	app.Objects = func(n *znode.Node) []zrouter.AnyKind { return slices.Concat(rooms(n), friends.Objects(n)) }

@@ -171,7 +171,7 @@ func (s *Session) sayTaken(before zmsg.SessionRef, there <-chan struct{}, n int)
 				n--
 			case <-late.C:
 				n = 0
-			case <-s.g.leaving:
+			case <-s.g.staying.Done():
 				n = 0
 			}
 		}

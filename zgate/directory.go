@@ -59,7 +59,7 @@ func (g *Gate) bindUser(c *conn, s *Session, before *token) (zmsg.Admission, *vi
 		return zmsg.Admitted, nil
 	}
 	c.enter(phaseAuth, g.cfg.AuthTimeout+time.Second)
-	number, a, err := g.askDirectory(s, before)
+	number, a, err := g.askDirectory(g.ctx, s, before)
 	c.readAt = time.Now() // what came with the Hello has its time from now on
 	switch {
 	case err != nil && zmsg.CodeOf(err) == zmsg.CodeBadRequest:
@@ -82,9 +82,9 @@ func turnedAway(a zmsg.Admission) violation {
 	return violation{CloseReplaced, "logged in elsewhere"}
 }
 
-// askDirectory makes the session known, within AuthTimeout, as one that goes on with the session of the token before, if it is not nil.
-func (g *Gate) askDirectory(s *Session, before *token) (number uint64, a zmsg.Admission, err error) {
-	ctx, cancel := context.WithTimeout(g.ctx, g.cfg.AuthTimeout)
+// askDirectory makes the session known, within AuthTimeout and while ctx lasts, as one that goes on with the session of the token before, if it is not nil.
+func (g *Gate) askDirectory(ctx context.Context, s *Session, before *token) (number uint64, a zmsg.Admission, err error) {
+	timed, cancel := context.WithTimeout(ctx, g.cfg.AuthTimeout)
 	defer cancel()
 	l := zmsg.Login{User: s.user, Session: s.ref, Number: s.login.Load(), Most: max(0, g.cfg.UserSessions), Refuse: g.cfg.SecondLogin == RefuseNewest}
 	if s.resume != nil {
@@ -98,8 +98,9 @@ func (g *Gate) askDirectory(s *Session, before *token) (number uint64, a zmsg.Ad
 	if before != nil {
 		l.Resumes, l.Claim = before.ref, before.secret.proof()
 	}
-	number, a, err = g.cfg.Directory.Bind(ctx, l)
+	number, a, err = g.cfg.Directory.Bind(timed, l)
 	switch {
+	case err != nil && ctx.Err() != nil: // the gate leaves: nobody asks any more
 	case err != nil:
 		g.count.loginFailed.Inc()
 		if suppressed, ok := g.loginLog.Allow(time.Now()); ok {
@@ -208,7 +209,7 @@ func (g *Gate) rebind() {
 		t := time.NewTimer(pause + rand.N(pause))
 		select {
 		case <-t.C:
-		case <-g.leaving:
+		case <-g.staying.Done():
 			t.Stop()
 		}
 		pause = min(2*pause, longestRebind)
@@ -227,7 +228,7 @@ func (g *Gate) again(s *Session) bool {
 	if _, gone := s.goneTo(); gone {
 		return true
 	}
-	number, a, err := g.askDirectory(s, nil)
+	number, a, err := g.askDirectory(g.staying, s, nil)
 	if _, gone := s.goneTo(); gone {
 		return true // the gate where it is tells it
 	}

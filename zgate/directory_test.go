@@ -200,3 +200,36 @@ func TestSessionsAreMadeKnownAgain(t *testing.T) {
 	ann.echo("hi")
 	eve.echo("hi")
 }
+
+// A directory that cannot be asked, as when the last node stops and users' objects are given up, does not hold up a gate that shuts down.
+func TestShutdownAsksNoMore(t *testing.T) {
+	t.Parallel()
+	d := &directory{}
+	d.bind = func(ctx context.Context, l zmsg.Login) (uint64, zmsg.Admission, error) {
+		if l.Number == 0 {
+			return 7, zmsg.Admitted, nil
+		}
+		<-ctx.Done()
+		return 0, 0, ctx.Err()
+	}
+	r := directoryRig(t, d, func(c *Config) { c.AuthTimeout, c.PushWait = time.Hour, time.Hour })
+	ann := r.login("ann")
+	b := binding(owner1, 0, ann.ref())
+	b.Key = d.KeyOf("ann")
+	if err := r.Bind(b); err != nil {
+		t.Fatal(err)
+	}
+	r.OwnerLost(owner1.Node)
+	eventually(t, "the directory is asked again", func() bool { return len(d.logins()) == 2 })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	end := make(chan error, 1)
+	go func() { end <- r.Shutdown(ctx) }() // ends with the shutdown
+	ann.closedWith(CloseShutdown)
+	if err := <-end; err != nil {
+		t.Errorf("the gate waits: %v", err)
+	}
+	if n := r.counter("logins_total", "failed"); n != 0 {
+		t.Errorf("%v logins are said to have failed", n)
+	}
+}

@@ -40,9 +40,10 @@ type Gate struct {
 	cancel   context.CancelCauseFunc
 	wheel    *wheel
 	allowed  *allowance
-	guests   *allowance    // before login
-	keep     keep.Limits   // of one session
-	leaving  chan struct{} // closed when Shutdown begins
+	guests   *allowance      // before login
+	keep     keep.Limits     // of one session
+	staying  context.Context //nolint:containedctx // ends when Shutdown begins
+	leave    context.CancelFunc
 	stopped  chan struct{} // closed when the wheel may end
 	idle     chan struct{} // told when the last request ends while draining
 	went     chan struct{} // told when a session has gone, while draining
@@ -97,7 +98,7 @@ func New(cfg Config) (*Gate, error) {
 	}
 	g := &Gate{
 		cfg: cfg, log: cfg.Logger, count: newCounters(cfg.Metrics), born: time.Now(), traces: rand.Uint64(),
-		leaving: make(chan struct{}), stopped: make(chan struct{}), idle: make(chan struct{}, 1), went: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
+		stopped: make(chan struct{}), idle: make(chan struct{}, 1), went: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
 	}
 	g.keep = keep.Limits{Count: cfg.KeepCount, Bytes: cfg.KeepBytes, Age: int64(cfg.KeepTime)}
 	g.upgrader = websocket.Upgrader{
@@ -114,6 +115,7 @@ func New(cfg Config) (*Gate, error) {
 		g.upgrader.Subprotocols = append(g.upgrader.Subprotocols, "zgame.v1.json")
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
+	g.staying, g.leave = context.WithCancel(g.ctx)
 	g.allowed, g.guests = cfg.allowances()
 	g.accepts = bucket{tokens: float64(cfg.AcceptBurst)}
 	g.wheel = newWheel(g.now, g.fire)
@@ -230,7 +232,7 @@ func (g *Gate) accept(l net.Listener, packets bool) {
 		}
 		select {
 		case <-time.After(pause):
-		case <-g.leaving:
+		case <-g.staying.Done():
 			return
 		}
 	}
@@ -416,7 +418,7 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 	g.mu.Lock()
 	first := !g.draining.Swap(true)
 	if first {
-		close(g.leaving)
+		g.leave()
 	}
 	listeners := []net.Listener{g.listener, g.packets}
 	if !g.started {

@@ -230,7 +230,7 @@ func (t *groups) sync(grp *group) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-t.g.leaving: // the bus goes as well: nothing is tried again
+		case <-t.g.staying.Done(): // the bus goes as well: nothing is tried again
 			timer.Stop()
 			t.abandon(grp)
 			return

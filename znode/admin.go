@@ -98,7 +98,16 @@ func (n *Node) adminHandler() http.Handler {
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
-// pageHandler serves the application's page, and /config.json that tells it where its gate is.
+// pageConfig is what the page is told: where its gate is, and what there is to show.
+type pageConfig struct {
+	Gate  string   `json:"gate"`
+	Node  string   `json:"node"`
+	Name  string   `json:"name"`  // of the program
+	Kinds []string `json:"kinds"` // of its objects
+	Dev   bool     `json:"dev"`   // gate.auth.kind is dev: who looks is a developer
+}
+
+// pageHandler serves the application's page, and its pageConfig as /config.json.
 func (n *Node) pageHandler() http.Handler {
 	mux := http.NewServeMux()
 	files := http.FileServerFS(n.cfg.App.Page)
@@ -111,10 +120,7 @@ func (n *Node) pageHandler() http.Handler {
 		files.ServeHTTP(w, r)
 	}))
 	mux.HandleFunc("GET /config.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		//nolint:errchkjson,errcheck // a map of strings encodes; a reader that is gone needs no answer
-		json.NewEncoder(w).Encode(map[string]string{"gate": n.GateURL(), "node": n.Self().ID})
+		writeJSON(w, http.StatusOK, pageConfig{n.GateURL(), n.Self().ID, n.cfg.App.Name, n.objects.names, n.cfg.Settings.Gate.Auth.Kind == "dev"})
 	})
 	return mux
 }

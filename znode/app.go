@@ -49,8 +49,8 @@ type App struct {
 	// Actors makes actors of each type by name (zactor.WithType, else the Go type), for the command replay: as Setup does, but
 	// what lives, like a store, may be nil where only work of zactor.Async uses it.
 	Actors map[string]func() zactor.Actor
-	// Page, if set, is served at the page address: index.html and what it needs. The page finds its gate in
-	// /config.json.
+	// Page, if set, is served at the page address: index.html and what it needs. The page finds in /config.json: gate, where its gate is; node;
+	// name and kinds, those of the program; dev, whether gate.auth.kind is dev.
 	Page fs.FS
 	// Files are the message types that text clients may use and whose ids must not clash. Defaults to all that are
 	// linked into the program.

@@ -124,6 +124,7 @@ func TestHealthFollowsTheServers(t *testing.T) {
 		{admin + "/debug/pprof/", 404, ""}, // opt-in
 		{page + "/", 200, "<html>hi"},
 		{page + "/config.json", 200, `"gate":"` + n.GateURL() + `"`},
+		{page + "/config.json", 200, `"dev":true`},
 		{page + "/../settings.go", 404, ""},
 	} {
 		if status, body, _ := get(t, c.url); status != c.status || !strings.Contains(body, c.want) {

@@ -29,6 +29,7 @@ type RouterSettings struct {
 // objects ties the node's zrouter.ManagerSet to the other parts, some of which are made before it.
 type objects struct {
 	n      *Node
+	names  []string                          // of the program, by name, hosted here or not
 	set    *zrouter.ManagerSet               // nil before wire has made it
 	member atomic.Pointer[zdiscovery.Member] // the place in the cluster under whose epoch the set acts
 }
@@ -46,6 +47,11 @@ func (n *Node) wireObjects() error {
 	var kinds []zrouter.AnyKind
 	if f := n.cfg.App.Objects; f != nil {
 		kinds = f(n)
+	}
+	for _, k := range kinds {
+		if k != nil {
+			n.objects.names = append(n.objects.names, k.KindName())
+		}
 	}
 	hosted, err := s.hosted(kinds, zuser.Kind(n.cfg.App.Presence...))
 	if err != nil {

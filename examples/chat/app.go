@@ -1,9 +1,7 @@
 package chat
 
 import (
-	"zgame/examples/chat/chatpb"
 	"zgame/examples/web"
-	"zgame/zactor"
 	"zgame/znode"
 	"zgame/zrouter"
 )
@@ -15,8 +13,10 @@ type Options struct {
 	// Members is how many users a room may have. Defaults to 1000.
 	Members int
 	// Clean, if set, makes of what a user says what others read, or refuses it with an error that he is told: the place for a filter of bad
-	// words. It runs in a turn of the room, and must not wait.
+	// words. It runs in a turn of the room, or of the user's box, and must not wait.
 	Clean func(user, text string) (string, error)
+	// Blocked, if set, tells then, in a later turn of c or at once, whether by does not want to hear what user whispers.
+	Blocked func(c *box, by, user string, then func(c *box, blocked bool, err error))
 }
 
 func (o Options) withDefaults() Options {
@@ -51,16 +51,9 @@ func App() znode.App { return With(Options{}) }
 
 // With is App with options.
 func With(o Options) znode.App {
-	o = o.withDefaults()
-	whisperer := func() zactor.Actor { return &whispers{Options: o, paces: map[string]*chatpb.Pace{}} }
 	return znode.App{
 		Name:    "zgame chat",
 		Page:    web.Page(),
-		Objects: func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{Rooms(o)} },
-		Setup: func(n *znode.Node) error {
-			_, err := n.Spawn("whispers", whisperer)
-			return err
-		},
-		Actors: map[string]func() zactor.Actor{"chat.whispers": whisperer},
+		Objects: func(*znode.Node) []zrouter.AnyKind { return []zrouter.AnyKind{Rooms(o), Boxes(o)} },
 	}
 }

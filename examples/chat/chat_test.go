@@ -30,6 +30,7 @@ import (
 	"zgame/znode"
 	"zgame/zrouter"
 	"zgame/ztest"
+	"zgame/zuser"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -398,6 +399,53 @@ func TestRoomIsFull(t *testing.T) {
 	}
 }
 
+// Whispers are kept for both: for who is not there, who comes back elsewhere, and while boxes move; each once, however often it is sent.
+func TestWhispersAreKept(t *testing.T) {
+	t.Parallel()
+	c := ztest.Cluster(t, 3, chat.With(chat.Options{Burst: 1000}))
+	ann, bob := c.Client("ann", 0), c.Client("bob", 1)
+	ztest.Call[chatpb.WhispersKept](t, bob, &chatpb.Whispers{})
+	_ = bob.Close()
+	ztest.Eventually(t, "bob has gone", func() bool {
+		_, err := c.Node(0).Users().Sessions(t.Context(), "bob")
+		return errors.Is(err, zuser.ErrNotInServer)
+	})
+	var want []string
+	for i := range 6 {
+		text := fmt.Sprint("whisper ", i)
+		want = append(want, text)
+		for range 2 {
+			ztest.Call[chatpb.Whispered](t, ann, &chatpb.Whisper{To: "bob", Text: text, Once: text})
+		}
+		for _, user := range []string{"ann", "bob"} {
+			k := zmsg.Key{Type: chat.BoxType, ID: user}
+			from := c.OwnerOf(k)
+			if _, err := c.Node(from).Objects().Transfer(t.Context(), k, c.Node((from+1)%3).Self()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i, cl := range []*zclient.Client{ann, c.Client("bob", 2)} {
+		var got []string
+		for _, w := range ztest.Call[chatpb.WhispersKept](t, cl, &chatpb.Whispers{}).GetWhispers() {
+			if w.GetFrom() != "ann" || w.GetTo() != "bob" || w.GetAtMs() == 0 {
+				t.Errorf("%v", w)
+			}
+			got = append(got, w.GetText())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("client %d is told %q", i, got)
+		}
+	}
+	// A box forgets the oldest.
+	for i := range 250 {
+		ztest.Call[chatpb.Whispered](t, ann, &chatpb.Whisper{To: "ann", Text: fmt.Sprint(i), Once: fmt.Sprint(i)})
+	}
+	if w := ztest.Call[chatpb.WhispersKept](t, ann, &chatpb.Whispers{}).GetWhispers(); len(w) != 200 || w[0].GetText() != "50" || w[199].GetText() != "249" {
+		t.Errorf("%d are kept, from %v", len(w), w[0])
+	}
+}
+
 // A whisper reaches one user, at whatever node, in order, and says where there is nobody; what is said too fast, or is not wanted, is refused; that
 // somebody types is told to the others.
 func TestWhispersAndManners(t *testing.T) {
@@ -416,7 +464,8 @@ func TestWhispersAndManners(t *testing.T) {
 			t.Errorf("%v: %v, want code %v", req, err, code)
 		}
 	}
-	refused(&chatpb.Whisper{To: "nobody", Text: "hello?"}, zmsg.CodeNotInServer)
+	refused(&chatpb.Whisper{To: "nobody", Text: "hello?"}, zmsg.Code(chatpb.Code_CODE_NOBODY))
+	ztest.Call[chatpb.WhispersKept](t, bob, &chatpb.Whispers{})
 	for i := range 9 {
 		ztest.Call[chatpb.Whispered](t, ann, &chatpb.Whisper{To: "bob", Text: fmt.Sprint("darn ", i)})
 	}

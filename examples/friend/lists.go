@@ -42,7 +42,7 @@ func Lists() zrouter.Kind[*friendpb.FriendState] {
 			zrouter.Handle(func(c *list, r *friendpb.Note) (*friendpb.Changed, error) {
 				return edit(c, r.GetUser(), note(r.GetText()))
 			}, client...),
-			zrouter.Handle(heard, zrouter.Durable()),
+			zrouter.Handle(heard, zrouter.Durable()), zrouter.Handle(blocks),
 			zrouter.HandleTell(present, zrouter.ByKey(), zrouter.Durable()),
 			zrouter.HandleTell(near, zrouter.InServer()),
 		},
@@ -141,6 +141,17 @@ func listen(c *list, m *friendpb.Stance) (*friendpb.Peer, error) {
 		tell(c)
 	}
 	return p, nil
+}
+
+func blocks(c *list, q *friendpb.Blocks) (*friendpb.Blocks, error) {
+	return &friendpb.Blocks{By: q.GetBy(), User: q.GetUser(), Blocked: c.State().GetPeers()[q.GetUser()].GetBlocked()}, nil
+}
+
+// BlockedThen tells an object of any kind, in a later turn of it, whether by has blocked user.
+func BlockedThen[S any](c *zrouter.Context[S], by, user string, then func(c *zrouter.Context[S], blocked bool, err error)) {
+	zrouter.Then(c, c.Object(keyOf(by)), &friendpb.Blocks{By: by, User: user}, func(c *zrouter.Context[S], a *friendpb.Blocks, err error) {
+		then(c, a.GetBlocked(), err)
+	})
 }
 
 // push tells the user's clients. A gate that does not get it tells its clients of the gap.

@@ -2,9 +2,9 @@
 import { Client, Code, Outcome, type State, ZgameError } from "@zgame/client";
 import {
   Code as ChatCode, HistorySchema, JoinedSchema, JoinSchema, LeaveSchema, LeftSchema, LineSchema, LinesSchema, SaidSchema, SaySchema, TypingSchema,
-  WhereSchema, WhisperedSchema, WhisperSchema,
+  WhereSchema, type Whispered, WhisperedSchema, WhisperSchema, WhispersKeptSchema, WhispersSchema,
 } from "./gen/chat/chat_pb.js";
-import { Status } from "./gen/friend/friend_pb.js";
+import { Offer } from "./offer.js";
 import { Outbox } from "./outbox.js";
 import { People } from "./people.js";
 import { Person, Room, type Talk } from "./talk.js";
@@ -22,13 +22,13 @@ const people = new People(() => client, () => showPeople(), (e) => showError(exp
 
 // ---- connection ----
 
-/** Where the gate is: ?gate=, or what the server of this page says. */
-async function gateURL(): Promise<string> {
-  const asked = new URLSearchParams(location.search).get("gate");
-  if (asked) return asked;
-  const response = await fetch("config.json", { cache: "no-store" });
-  if (!response.ok) throw new Error(`config.json: ${response.status}`);
-  return ((await response.json()) as { gate: string }).gate;
+/** What this page's server offers, once it has said so. */
+let offer: Offer | undefined;
+
+async function look(): Promise<Offer> {
+  offer ??= await Offer.ask();
+  offer.show();
+  return offer;
 }
 
 async function enter(as: string, room: string): Promise<void> {
@@ -36,16 +36,16 @@ async function enter(as: string, room: string): Promise<void> {
   entering = true;
   name = as;
   localStorage.setItem("zgame-chat-name", as);
-  let gate: string;
+  let has: Offer;
   try {
-    gate = await gateURL();
+    has = await look();
   } catch (e) {
     showError(`The page's server does not say where the gate is: ${String(e)}`);
     return;
   } finally {
     entering = false;
   }
-  const z = new Client(gate, { token: as, name: "zgame-chat", retryFirst: true, requestTimeoutMs: 4000, maxBackoffMs: 5000 });
+  const z = new Client(has.gate, { token: as, name: "zgame-chat", retryFirst: true, requestTimeoutMs: 4000, maxBackoffMs: 5000 });
   client = z;
   z.on(LineSchema, (line) => {
     const r = rooms.get(line.room);
@@ -63,11 +63,7 @@ async function enter(as: string, room: string): Promise<void> {
     if (r) r.where = w;
     showDev();
   });
-  z.on(WhisperedSchema, (w) => {
-    if (people.entries.get(w.from)?.status === Status.BLOCKED) return;
-    const p = person(w.from);
-    if (p.add(w)) changed(p, true);
-  });
+  z.on(WhisperedSchema, hear);
   people.listen(z);
   z.onGap(() => reload(z)); // something may be missing: all that is here knows by numbers what it lacks
   z.onState((s) => {
@@ -85,9 +81,10 @@ async function enter(as: string, room: string): Promise<void> {
   people.entries.clear();
   $("login").hidden = true;
   $("chat").hidden = false;
-  $("dev").hidden = false;
+  $("dev").hidden = !has.dev;
   showPeople();
-  show(openRoom(room));
+  show(has.rooms ? openRoom(room) : undefined);
+  document.body.classList.toggle("people-open", !has.rooms);
   $("text").focus();
   z.connect().catch(() => {}); // the closed state says it
 }
@@ -95,7 +92,30 @@ async function enter(as: string, room: string): Promise<void> {
 /** Joins the rooms anew, and asks for the list. Both change nothing where they were not lost. */
 function reload(z: Client): void {
   for (const r of rooms.values()) void join(z, r);
-  void people.load(z);
+  if (offer?.friends) void people.load(z);
+  if (offer?.whispers) void loadWhispers(z);
+}
+
+/** Asks for what was whispered, and goes on trying while that may help. */
+async function loadWhispers(z: Client): Promise<void> {
+  for (let wait = 250; client === z && z.state.phase !== "closed"; wait = Math.min(2 * wait, 1000)) {
+    try {
+      for (const w of (await z.request(WhispersSchema, {}, WhispersKeptSchema)).whispers) hear(w);
+      return;
+    } catch {
+      await new Promise((done) => setTimeout(done, wait));
+    }
+  }
+}
+
+/** Takes a whisper, by this user or to him. It is news where no page of this browser has had it. */
+function hear(w: Whispered): void {
+  const p = person(w.from === name ? w.to : w.from);
+  if (!p.add(w)) return;
+  const heard = `zgame-heard ${name} ${p.name}`;
+  const news = w.from !== name && w.atMs > BigInt(localStorage.getItem(heard) ?? 0);
+  if (news) localStorage.setItem(heard, String(w.atMs));
+  changed(p, news);
 }
 
 /** Joins r, and goes on trying while that may help: a room moves, a gate is busy. */
@@ -116,12 +136,6 @@ async function join(z: Client, r: Room): Promise<void> {
           if (shown === r) show(rooms.values().next().value);
           showRoomList();
           showError(`${r.name}: ${explain(e)}`);
-          return;
-        }
-        if (e.code === Code.NO_ROUTE && wait >= 1000) { // this server has no rooms
-          document.body.classList.add("no-rooms", "people-open");
-          rooms.clear();
-          show(undefined);
           return;
         }
         if (z.state.phase === "online" && wait >= 1000) showError(`${r.name}: ${explain(e)}; trying again`);
@@ -188,7 +202,7 @@ function person(who: string): Person {
   const p = new Person(who);
   p.outbox = new Outbox(
     async (item) => {
-      p.add(await the().request(WhisperSchema, { to: who, ...item }, WhisperedSchema));
+      hear(await the().request(WhisperSchema, { to: who, ...item }, WhisperedSchema));
     },
     () => Promise.resolve("refused"),
     refused,
@@ -206,7 +220,7 @@ function the(): Client {
 function refused(item: { text: string }, e: ZgameError): void {
   const input = $<HTMLInputElement>("text");
   input.value ||= item.text; // to be sent again
-  showError(e.code === Code.NOT_IN_SERVER ? "Not sent: nobody is there to hear it" : `Not sent: ${explain(e)}`);
+  showError(`Not sent: ${explain(e)}`);
 }
 
 // ---- what is shown ----
@@ -245,7 +259,7 @@ function showDev(): void {
   if (shown instanceof Room) at(`room ${shown.name}`, shown.where);
   at("your list", people.where);
   const s = client?.session;
-  if (s) parts.push(`session ${s.id.toString(16)}.${s.generation} at ${s.node}`);
+  if (s) parts.push(`session ${s.id}, generation ${s.generation}, at ${s.node}`);
   text("dev", parts.join(" · "));
 }
 
@@ -297,7 +311,7 @@ function showHead(): void {
     if (t.oldest() > 1n) actions.push(button("Older", "older", () => older(the(), t).catch((e: unknown) => showError(explain(e)))));
     actions.push(button("Leave", "leave", () => leave(t)));
   } else if (t) {
-    actions.push(...people.actions(t.name));
+    if (offer?.friends) actions.push(...people.actions(t.name));
   }
   showTitle(t, people.entries.get(t?.name ?? ""), actions);
   showDev();
@@ -341,7 +355,9 @@ onSubmit("join-form", async () => {
 });
 
 onSubmit("add-form", async () => {
-  await people.ask(taken("another-person"));
+  const who = taken("another-person");
+  if (offer?.friends) await people.ask(who);
+  else show(person(who));
 });
 
 onSubmit("say-form", async () => {
@@ -368,3 +384,4 @@ $("people-toggle").addEventListener("click", () => {
 
 $<HTMLInputElement>("name").value = localStorage.getItem("zgame-chat-name") ?? "";
 setInterval(showTimes, 1000);
+look().catch(() => {}); // whoever enters is told

@@ -1,5 +1,5 @@
 // The people on the left: friends with presence, requests, and who is blocked.
-import { type Client, Code, ZgameError } from "@zgame/client";
+import { type Client } from "@zgame/client";
 import type { DescMessage } from "@bufbuild/protobuf";
 import {
   AcceptSchema, AddSchema, BlockSchema, ChangedSchema, EntriesSchema, type Entry, EntrySchema, ListSchema, NoteSchema, RemoveSchema, Status,
@@ -43,15 +43,10 @@ export class People {
           this.entries.clear();
           for (const e of all.entries) this.entries.set(e.user, e);
           this.where = all.where;
-          $("people").hidden = $("people-toggle").hidden = false;
           this.changed();
           return;
         } catch (e) {
           if (z.state.phase === "closed") return;
-          if (e instanceof ZgameError && e.code === Code.NO_ROUTE) { // this server has no friends
-            $("people").hidden = $("people-toggle").hidden = true;
-            return;
-          }
           await new Promise((done) => setTimeout(done, wait));
         }
       }
@@ -84,7 +79,6 @@ export class People {
 
   /** What can be done about somebody. */
   actions(user: string): HTMLElement[] {
-    if ($("people").hidden) return [];
     const note = button("Note", "note", () => {
       const said = prompt(`A note about ${user}, for you alone`, this.entries.get(user)?.note ?? "");
       if (said !== null) this.change(NoteSchema, { user, text: said }).catch(this.failed);

@@ -27,7 +27,7 @@ export abstract class Talk {
   }
 }
 
-/** What was whispered with one user, as long as the page is open. */
+/** What was whispered with one user, in the order in which it was said. */
 export class Person extends Talk {
   readonly kind = "person";
   private readonly seen = new Set<string>();
@@ -37,7 +37,9 @@ export class Person extends Talk {
     const key = `${whisper.from}/${whisper.once}`;
     if (whisper.once && this.seen.has(key)) return false;
     this.seen.add(key);
-    this.entries.push({ kind: "whisper", whisper });
+    let at = this.entries.length; // what was kept may come behind what is pushed
+    for (let e = this.entries[at - 1]; e?.kind === "whisper" && e.whisper.atMs > whisper.atMs; e = this.entries[at - 1]) at--;
+    this.entries.splice(at, 0, { kind: "whisper", whisper });
     this.trim();
     return true;
   }

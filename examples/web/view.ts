@@ -75,7 +75,7 @@ export function showTitle(t: Talk | undefined, friend: Friend | undefined, actio
   $("actions").replaceChildren(...actions);
   $<HTMLInputElement>("text").disabled = !t;
   $<HTMLInputElement>("text").placeholder = t?.kind === "person" ? `Whisper to ${t.name}` : "Write something";
-  document.title = t ? `${t.name} - zgame chat` : "zgame chat";
+  document.title = [t?.name, $("app").textContent].filter(Boolean).join(" - ");
   if (!(t instanceof Room)) text("typing", "");
 }
 

@@ -117,8 +117,28 @@ test("friends, through a drain and a kill", { timeout: 240_000 }, async (t) => {
     await ann.shoot("friends");
   });
 
+  await t.test("bob's page is loaded again, and has what was whispered", async () => {
+    const all = async () => (await bob.lines()).map((l) => `${l.from}: ${l.text}`);
+    await bob.talkTo("ann");
+    const before = await all();
+    assert.equal(before.length, whispers.ann.length + whispers.bob.length);
+    await bob.page.reload();
+    await bob.enter("bob", "hall");
+    await until("ann is on his list", async () => (await bob.person("ann")).status === "friend");
+    await bob.talkTo("ann");
+    await untilEqual("it is all there", all, before);
+  });
+
   await t.test("they part", async () => {
     await bob.talkTo("ann");
+    await bob.at("block").click();
+    await untilEqual("bob has blocked ann", () => bob.person("ann"), { status: "blocked", online: "false" });
+    await ann.talkTo("bob");
+    await ann.say("and now, after all?"); // which looks as ever to her
+    await bob.at("unblock").click();
+    await ann.say("and again?");
+    await until("bob hears ann again", async () => (await bob.lines()).some((l) => l.text === "and again?"));
+    assert.ok(!(await bob.lines()).some((l) => l.text === "and now, after all?"), "bob does not hear whom he has blocked");
     await bob.at("block").click();
     await untilEqual("ann has no friend", () => ann.person("bob"), { status: "none", online: "false" });
     await ann.context.close();

@@ -91,13 +91,13 @@ export class Program {
   output = "";
 
   /** Starts it; it is killed with the test at the latest. */
-  constructor(t, name, args, env = {}) {
-    if (!existsSync(gameserver)) {
-      throw new Error(`there is no server at ${gameserver}: run "make build", or set GAMESERVER`);
+  constructor(t, name, args, env = {}, binary = gameserver) {
+    if (!existsSync(binary)) {
+      throw new Error(`there is no server at ${binary}: run "make browser-test", or set GAMESERVER`);
     }
     this.name = name;
     const inherited = { PATH: process.env.PATH, HOME: process.env.HOME };
-    this.process = spawn(gameserver, args, { env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+    this.process = spawn(binary, args, { env: { ...inherited, ...env }, stdio: ["ignore", "pipe", "pipe"] });
     programs.add(this.process);
     for (const stream of [this.process.stdout, this.process.stderr]) {
       stream.setEncoding("utf8").on("data", (text) => { this.output += text; });
@@ -140,11 +140,11 @@ export class Program {
   }
 }
 
-/** Starts `gameserver dev` with so many nodes; pages and gates are theirs, in order. */
-export async function startDev(t, nodes) {
+/** Starts `gameserver dev`, or that of another program beside it, with so many nodes; pages and gates are theirs, in order. */
+export async function startDev(t, nodes, name = "gameserver") {
   const any = "127.0.0.1:0";
   const args = ["dev", "--nodes", String(nodes), "--gate", any, "--page", any, "--admin", any, "--data", tempDir()];
-  const program = new Program(t, "gameserver dev", args);
+  const program = new Program(t, `${name} dev`, args, {}, name === "gameserver" ? gameserver : join(dirname(gameserver), name));
   await program.find("stop with Ctrl-C");
   return {
     program,

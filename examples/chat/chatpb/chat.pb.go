@@ -33,6 +33,7 @@ const (
 	Code_CODE_BAD_TEXT    Code = 1001 // empty, too long, or not wanted
 	Code_CODE_BAD_ROOM    Code = 1002 // a room is named by 1 to 32 letters, digits, '-' or '_'
 	Code_CODE_FULL        Code = 1003 // the room has as many people as it may
+	Code_CODE_NOBODY      Code = 1004 // no user of that name has been here yet
 )
 
 // Enum value maps for Code.
@@ -43,6 +44,7 @@ var (
 		1001: "CODE_BAD_TEXT",
 		1002: "CODE_BAD_ROOM",
 		1003: "CODE_FULL",
+		1004: "CODE_NOBODY",
 	}
 	Code_value = map[string]int32{
 		"CODE_UNSPECIFIED": 0,
@@ -50,6 +52,7 @@ var (
 		"CODE_BAD_TEXT":    1001,
 		"CODE_BAD_ROOM":    1002,
 		"CODE_FULL":        1003,
+		"CODE_NOBODY":      1004,
 	}
 )
 
@@ -886,12 +889,12 @@ func (x *Where) GetPauseMs() float64 {
 	return 0
 }
 
-// Whisper says something to one user, wherever he is.
+// Whisper says something to one user, wherever he is, or when he comes again. It goes to the sender's own box.
 type Whisper struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	Once          string                 `protobuf:"bytes,3,opt,name=once,proto3" json:"once,omitempty"` // as in Say: whom it reaches twice sees it by this
+	Once          string                 `protobuf:"bytes,3,opt,name=once,proto3" json:"once,omitempty"` // as in Say: sent again, it is kept once; a client that is pushed it twice sees it by this
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -947,7 +950,7 @@ func (x *Whisper) GetOnce() string {
 	return ""
 }
 
-// Whispered is the answer when it is on its way to all clients of the user; and the push that these get.
+// Whispered is the answer when both boxes have it saved; and the push that the clients of the user get.
 type Whispered struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -1024,6 +1027,176 @@ func (x *Whispered) GetAtMs() int64 {
 	return 0
 }
 
+// Whispers asks for what was whispered by the client's user and to him. Who has never asked cannot be whispered to.
+type Whispers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Whispers) Reset() {
+	*x = Whispers{}
+	mi := &file_chat_chat_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Whispers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Whispers) ProtoMessage() {}
+
+func (x *Whispers) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Whispers.ProtoReflect.Descriptor instead.
+func (*Whispers) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{15}
+}
+
+type WhispersKept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Whispers      []*Whispered           `protobuf:"bytes,1,rep,name=whispers,proto3" json:"whispers,omitempty"` // oldest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhispersKept) Reset() {
+	*x = WhispersKept{}
+	mi := &file_chat_chat_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhispersKept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhispersKept) ProtoMessage() {}
+
+func (x *WhispersKept) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhispersKept.ProtoReflect.Descriptor instead.
+func (*WhispersKept) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WhispersKept) GetWhispers() []*Whispered {
+	if x != nil {
+		return x.Whispers
+	}
+	return nil
+}
+
+// Deliver brings a whisper to the box of `to`, and is answered when it is saved there.
+type Deliver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            string                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Whisper       *Whispered             `protobuf:"bytes,2,opt,name=whisper,proto3" json:"whisper,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Deliver) Reset() {
+	*x = Deliver{}
+	mi := &file_chat_chat_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Deliver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Deliver) ProtoMessage() {}
+
+func (x *Deliver) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
+func (*Deliver) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Deliver) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Deliver) GetWhisper() *Whispered {
+	if x != nil {
+		return x.Whisper
+	}
+	return nil
+}
+
+type Delivered struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delivered) Reset() {
+	*x = Delivered{}
+	mi := &file_chat_chat_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delivered) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delivered) ProtoMessage() {}
+
+func (x *Delivered) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delivered.ProtoReflect.Descriptor instead.
+func (*Delivered) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{18}
+}
+
 // RoomState is a room's record in the store.
 type RoomState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1039,7 +1212,7 @@ type RoomState struct {
 
 func (x *RoomState) Reset() {
 	*x = RoomState{}
-	mi := &file_chat_chat_proto_msgTypes[15]
+	mi := &file_chat_chat_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1224,7 @@ func (x *RoomState) String() string {
 func (*RoomState) ProtoMessage() {}
 
 func (x *RoomState) ProtoReflect() protoreflect.Message {
-	mi := &file_chat_chat_proto_msgTypes[15]
+	mi := &file_chat_chat_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1237,7 @@ func (x *RoomState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoomState.ProtoReflect.Descriptor instead.
 func (*RoomState) Descriptor() ([]byte, []int) {
-	return file_chat_chat_proto_rawDescGZIP(), []int{15}
+	return file_chat_chat_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RoomState) GetLast() uint64 {
@@ -1109,6 +1282,75 @@ func (x *RoomState) GetPaces() map[string]*Pace {
 	return nil
 }
 
+// Box is a user's record in the store: the whispers by him and to him.
+type Box struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Opened        bool                   `protobuf:"varint,1,opt,name=opened,proto3" json:"opened,omitempty"`                                                                        // he has been here
+	Whispers      []*Whispered           `protobuf:"bytes,2,rep,name=whispers,proto3" json:"whispers,omitempty"`                                                                     // the last ones, oldest first
+	Size          uint32                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`                                                                            // of them, in bytes
+	Paces         map[string]*Pace       `protobuf:"bytes,4,rep,name=paces,proto3" json:"paces,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // his own
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Box) Reset() {
+	*x = Box{}
+	mi := &file_chat_chat_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Box) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Box) ProtoMessage() {}
+
+func (x *Box) ProtoReflect() protoreflect.Message {
+	mi := &file_chat_chat_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Box.ProtoReflect.Descriptor instead.
+func (*Box) Descriptor() ([]byte, []int) {
+	return file_chat_chat_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Box) GetOpened() bool {
+	if x != nil {
+		return x.Opened
+	}
+	return false
+}
+
+func (x *Box) GetWhispers() []*Whispered {
+	if x != nil {
+		return x.Whispers
+	}
+	return nil
+}
+
+func (x *Box) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Box) GetPaces() map[string]*Pace {
+	if x != nil {
+		return x.Paces
+	}
+	return nil
+}
+
 // Member is a session in a room.
 type Member struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1123,7 +1365,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_chat_chat_proto_msgTypes[16]
+	mi := &file_chat_chat_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1377,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_chat_chat_proto_msgTypes[16]
+	mi := &file_chat_chat_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1390,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_chat_chat_proto_rawDescGZIP(), []int{16}
+	return file_chat_chat_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Member) GetUser() string {
@@ -1197,7 +1439,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_chat_chat_proto_msgTypes[17]
+	mi := &file_chat_chat_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1451,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_chat_chat_proto_msgTypes[17]
+	mi := &file_chat_chat_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1464,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_chat_chat_proto_rawDescGZIP(), []int{17}
+	return file_chat_chat_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Pace) GetLevel() float64 {
@@ -1303,7 +1545,14 @@ const file_chat_chat_proto_rawDesc = "" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
 	"\x04once\x18\x04 \x01(\tR\x04once\x12\x13\n" +
-	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs:\x05\xe0\xe0\x18\xf6\a\"\x89\x02\n" +
+	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs:\x05\xe0\xe0\x18\xf6\a\"\x11\n" +
+	"\bWhispers:\x05\xe0\xe0\x18\xf7\a\"B\n" +
+	"\fWhispersKept\x12+\n" +
+	"\bwhispers\x18\x01 \x03(\v2\x0f.chat.WhisperedR\bwhispers:\x05\xe0\xe0\x18\xf8\a\"Q\n" +
+	"\aDeliver\x12\x14\n" +
+	"\x02to\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x02to\x12)\n" +
+	"\awhisper\x18\x02 \x01(\v2\x0f.chat.WhisperedR\awhisper:\x05\xe0\xe0\x18\xfc\a\"\x12\n" +
+	"\tDelivered:\x05\xe0\xe0\x18\xfd\a\"\x89\x02\n" +
 	"\tRoomState\x12\x12\n" +
 	"\x04last\x18\x01 \x01(\x04R\x04last\x12 \n" +
 	"\x05lines\x18\x02 \x03(\v2\n" +
@@ -1312,6 +1561,16 @@ const file_chat_chat_proto_rawDesc = "" +
 	"\x04told\x18\x04 \x01(\x04R\x04told\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\rR\x04size\x120\n" +
 	"\x05paces\x18\x06 \x03(\v2\x1a.chat.RoomState.PacesEntryR\x05paces\x1aD\n" +
+	"\n" +
+	"PacesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
+	"\x05value\x18\x02 \x01(\v2\n" +
+	".chat.PaceR\x05value:\x028\x01\"\xd0\x01\n" +
+	"\x03Box\x12\x16\n" +
+	"\x06opened\x18\x01 \x01(\bR\x06opened\x12+\n" +
+	"\bwhispers\x18\x02 \x03(\v2\x0f.chat.WhisperedR\bwhispers\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\rR\x04size\x12*\n" +
+	"\x05paces\x18\x04 \x03(\v2\x14.chat.Box.PacesEntryR\x05paces\x1aD\n" +
 	"\n" +
 	"PacesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12 \n" +
@@ -1328,13 +1587,14 @@ const file_chat_chat_proto_rawDesc = "" +
 	"gate_epoch\x18\x05 \x01(\x04R\tgateEpoch\"1\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\x01R\x05level\x12\x13\n" +
-	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs*j\n" +
+	"\x05at_ms\x18\x02 \x01(\x03R\x04atMs*|\n" +
 	"\x04Code\x12\x14\n" +
 	"\x10CODE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x0fCODE_NOT_MEMBER\x10\xe8\a\x12\x12\n" +
 	"\rCODE_BAD_TEXT\x10\xe9\a\x12\x12\n" +
 	"\rCODE_BAD_ROOM\x10\xea\a\x12\x0e\n" +
-	"\tCODE_FULL\x10\xeb\a*F\n" +
+	"\tCODE_FULL\x10\xeb\a\x12\x10\n" +
+	"\vCODE_NOBODY\x10\xec\a*F\n" +
 	"\bLineKind\x12\x12\n" +
 	"\x0eLINE_KIND_SAID\x10\x00\x12\x12\n" +
 	"\x0eLINE_KIND_CAME\x10\x01\x12\x12\n" +
@@ -1353,44 +1613,55 @@ func file_chat_chat_proto_rawDescGZIP() []byte {
 }
 
 var file_chat_chat_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_chat_chat_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_chat_chat_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_chat_chat_proto_goTypes = []any{
-	(Code)(0),         // 0: chat.Code
-	(LineKind)(0),     // 1: chat.LineKind
-	(*Line)(nil),      // 2: chat.Line
-	(*Join)(nil),      // 3: chat.Join
-	(*Joined)(nil),    // 4: chat.Joined
-	(*Leave)(nil),     // 5: chat.Leave
-	(*Left)(nil),      // 6: chat.Left
-	(*Say)(nil),       // 7: chat.Say
-	(*Said)(nil),      // 8: chat.Said
-	(*Who)(nil),       // 9: chat.Who
-	(*Members)(nil),   // 10: chat.Members
-	(*Typing)(nil),    // 11: chat.Typing
-	(*History)(nil),   // 12: chat.History
-	(*Lines)(nil),     // 13: chat.Lines
-	(*Where)(nil),     // 14: chat.Where
-	(*Whisper)(nil),   // 15: chat.Whisper
-	(*Whispered)(nil), // 16: chat.Whispered
-	(*RoomState)(nil), // 17: chat.RoomState
-	(*Member)(nil),    // 18: chat.Member
-	(*Pace)(nil),      // 19: chat.Pace
-	nil,               // 20: chat.RoomState.PacesEntry
+	(Code)(0),            // 0: chat.Code
+	(LineKind)(0),        // 1: chat.LineKind
+	(*Line)(nil),         // 2: chat.Line
+	(*Join)(nil),         // 3: chat.Join
+	(*Joined)(nil),       // 4: chat.Joined
+	(*Leave)(nil),        // 5: chat.Leave
+	(*Left)(nil),         // 6: chat.Left
+	(*Say)(nil),          // 7: chat.Say
+	(*Said)(nil),         // 8: chat.Said
+	(*Who)(nil),          // 9: chat.Who
+	(*Members)(nil),      // 10: chat.Members
+	(*Typing)(nil),       // 11: chat.Typing
+	(*History)(nil),      // 12: chat.History
+	(*Lines)(nil),        // 13: chat.Lines
+	(*Where)(nil),        // 14: chat.Where
+	(*Whisper)(nil),      // 15: chat.Whisper
+	(*Whispered)(nil),    // 16: chat.Whispered
+	(*Whispers)(nil),     // 17: chat.Whispers
+	(*WhispersKept)(nil), // 18: chat.WhispersKept
+	(*Deliver)(nil),      // 19: chat.Deliver
+	(*Delivered)(nil),    // 20: chat.Delivered
+	(*RoomState)(nil),    // 21: chat.RoomState
+	(*Box)(nil),          // 22: chat.Box
+	(*Member)(nil),       // 23: chat.Member
+	(*Pace)(nil),         // 24: chat.Pace
+	nil,                  // 25: chat.RoomState.PacesEntry
+	nil,                  // 26: chat.Box.PacesEntry
 }
 var file_chat_chat_proto_depIdxs = []int32{
 	1,  // 0: chat.Line.kind:type_name -> chat.LineKind
 	2,  // 1: chat.Joined.history:type_name -> chat.Line
 	14, // 2: chat.Joined.where:type_name -> chat.Where
 	2,  // 3: chat.Lines.lines:type_name -> chat.Line
-	2,  // 4: chat.RoomState.lines:type_name -> chat.Line
-	18, // 5: chat.RoomState.members:type_name -> chat.Member
-	20, // 6: chat.RoomState.paces:type_name -> chat.RoomState.PacesEntry
-	19, // 7: chat.RoomState.PacesEntry.value:type_name -> chat.Pace
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	16, // 4: chat.WhispersKept.whispers:type_name -> chat.Whispered
+	16, // 5: chat.Deliver.whisper:type_name -> chat.Whispered
+	2,  // 6: chat.RoomState.lines:type_name -> chat.Line
+	23, // 7: chat.RoomState.members:type_name -> chat.Member
+	25, // 8: chat.RoomState.paces:type_name -> chat.RoomState.PacesEntry
+	16, // 9: chat.Box.whispers:type_name -> chat.Whispered
+	26, // 10: chat.Box.paces:type_name -> chat.Box.PacesEntry
+	24, // 11: chat.RoomState.PacesEntry.value:type_name -> chat.Pace
+	24, // 12: chat.Box.PacesEntry.value:type_name -> chat.Pace
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_chat_chat_proto_init() }
@@ -1404,7 +1675,7 @@ func file_chat_chat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_chat_chat_proto_rawDesc), len(file_chat_chat_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -889,6 +889,67 @@ func (x *Near) GetHere() *Here {
 	return nil
 }
 
+// Blocks asks the list of `by` whether it has blocked `user`, and answers.
+type Blocks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Blocked       bool                   `protobuf:"varint,3,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Blocks) Reset() {
+	*x = Blocks{}
+	mi := &file_friend_friend_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Blocks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Blocks) ProtoMessage() {}
+
+func (x *Blocks) ProtoReflect() protoreflect.Message {
+	mi := &file_friend_friend_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Blocks.ProtoReflect.Descriptor instead.
+func (*Blocks) Descriptor() ([]byte, []int) {
+	return file_friend_friend_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Blocks) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Blocks) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Blocks) GetBlocked() bool {
+	if x != nil {
+		return x.Blocked
+	}
+	return false
+}
+
 // Here is whether somebody is there, as zgame.user.v1.Presence says it.
 type Here struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -902,7 +963,7 @@ type Here struct {
 
 func (x *Here) Reset() {
 	*x = Here{}
-	mi := &file_friend_friend_proto_msgTypes[14]
+	mi := &file_friend_friend_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +975,7 @@ func (x *Here) String() string {
 func (*Here) ProtoMessage() {}
 
 func (x *Here) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[14]
+	mi := &file_friend_friend_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +988,7 @@ func (x *Here) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Here.ProtoReflect.Descriptor instead.
 func (*Here) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{14}
+	return file_friend_friend_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Here) GetOnline() bool {
@@ -971,7 +1032,7 @@ type FriendState struct {
 
 func (x *FriendState) Reset() {
 	*x = FriendState{}
-	mi := &file_friend_friend_proto_msgTypes[15]
+	mi := &file_friend_friend_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1044,7 @@ func (x *FriendState) String() string {
 func (*FriendState) ProtoMessage() {}
 
 func (x *FriendState) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[15]
+	mi := &file_friend_friend_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1057,7 @@ func (x *FriendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FriendState.ProtoReflect.Descriptor instead.
 func (*FriendState) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{15}
+	return file_friend_friend_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FriendState) GetPeers() map[string]*Peer {
@@ -1045,7 +1106,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_friend_friend_proto_msgTypes[16]
+	mi := &file_friend_friend_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1118,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[16]
+	mi := &file_friend_friend_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1131,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{16}
+	return file_friend_friend_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Peer) GetWant() bool {
@@ -1153,7 +1214,7 @@ type FriendStateV1 struct {
 
 func (x *FriendStateV1) Reset() {
 	*x = FriendStateV1{}
-	mi := &file_friend_friend_proto_msgTypes[17]
+	mi := &file_friend_friend_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1165,7 +1226,7 @@ func (x *FriendStateV1) String() string {
 func (*FriendStateV1) ProtoMessage() {}
 
 func (x *FriendStateV1) ProtoReflect() protoreflect.Message {
-	mi := &file_friend_friend_proto_msgTypes[17]
+	mi := &file_friend_friend_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1178,7 +1239,7 @@ func (x *FriendStateV1) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FriendStateV1.ProtoReflect.Descriptor instead.
 func (*FriendStateV1) Descriptor() ([]byte, []int) {
-	return file_friend_friend_proto_rawDescGZIP(), []int{17}
+	return file_friend_friend_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FriendStateV1) GetFriends() []string {
@@ -1236,7 +1297,11 @@ const file_friend_friend_proto_rawDesc = "" +
 	"\x04Near\x12\x14\n" +
 	"\x02to\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x02to\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12 \n" +
-	"\x04here\x18\x03 \x01(\v2\f.friend.HereR\x04here:\x05\xe0\xe0\x18\xe2\b\"e\n" +
+	"\x04here\x18\x03 \x01(\v2\f.friend.HereR\x04here:\x05\xe0\xe0\x18\xe2\b\"S\n" +
+	"\x06Blocks\x12\x14\n" +
+	"\x02by\x18\x01 \x01(\tB\x04\xe8\xe0\x18\x01R\x02by\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
+	"\ablocked\x18\x03 \x01(\bR\ablocked:\x05\xe0\xe0\x18\xe3\b\"e\n" +
 	"\x04Here\x12\x16\n" +
 	"\x06online\x18\x01 \x01(\bR\x06online\x12\x19\n" +
 	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x16\n" +
@@ -1293,7 +1358,7 @@ func file_friend_friend_proto_rawDescGZIP() []byte {
 }
 
 var file_friend_friend_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_friend_friend_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_friend_friend_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_friend_friend_proto_goTypes = []any{
 	(Code)(0),             // 0: friend.Code
 	(Status)(0),           // 1: friend.Status
@@ -1311,11 +1376,12 @@ var file_friend_friend_proto_goTypes = []any{
 	(*Stance)(nil),        // 13: friend.Stance
 	(*Heard)(nil),         // 14: friend.Heard
 	(*Near)(nil),          // 15: friend.Near
-	(*Here)(nil),          // 16: friend.Here
-	(*FriendState)(nil),   // 17: friend.FriendState
-	(*Peer)(nil),          // 18: friend.Peer
-	(*FriendStateV1)(nil), // 19: friend.FriendStateV1
-	nil,                   // 20: friend.FriendState.PeersEntry
+	(*Blocks)(nil),        // 16: friend.Blocks
+	(*Here)(nil),          // 17: friend.Here
+	(*FriendState)(nil),   // 18: friend.FriendState
+	(*Peer)(nil),          // 19: friend.Peer
+	(*FriendStateV1)(nil), // 20: friend.FriendStateV1
+	nil,                   // 21: friend.FriendState.PeersEntry
 }
 var file_friend_friend_proto_depIdxs = []int32{
 	1,  // 0: friend.Entry.status:type_name -> friend.Status
@@ -1323,11 +1389,11 @@ var file_friend_friend_proto_depIdxs = []int32{
 	2,  // 2: friend.Entries.entries:type_name -> friend.Entry
 	12, // 3: friend.Entries.where:type_name -> friend.Where
 	13, // 4: friend.Heard.stance:type_name -> friend.Stance
-	16, // 5: friend.Near.here:type_name -> friend.Here
-	20, // 6: friend.FriendState.peers:type_name -> friend.FriendState.PeersEntry
-	16, // 7: friend.FriendState.self:type_name -> friend.Here
-	16, // 8: friend.Peer.here:type_name -> friend.Here
-	18, // 9: friend.FriendState.PeersEntry.value:type_name -> friend.Peer
+	17, // 5: friend.Near.here:type_name -> friend.Here
+	21, // 6: friend.FriendState.peers:type_name -> friend.FriendState.PeersEntry
+	17, // 7: friend.FriendState.self:type_name -> friend.Here
+	17, // 8: friend.Peer.here:type_name -> friend.Here
+	19, // 9: friend.FriendState.PeersEntry.value:type_name -> friend.Peer
 	10, // [10:10] is the sub-list for method output_type
 	10, // [10:10] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
@@ -1346,7 +1412,7 @@ func file_friend_friend_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_friend_friend_proto_rawDesc), len(file_friend_friend_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file chat/chat.proto.
  */
 export const file_chat_chat: GenFile = /*@__PURE__*/
-  fileDesc("Cg9jaGF0L2NoYXQucHJvdG8SBGNoYXQifwoETGluZRIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBBIMCgRmcm9tGAMgASgJEgwKBHRleHQYBCABKAkSDQoFYXRfbXMYBSABKAMSHAoEa2luZBgGIAEoDjIOLmNoYXQuTGluZUtpbmQSDAoEb25jZRgHIAEoCToF4OAY6AciIQoESm9pbhISCgRyb29tGAEgASgJQgTo4BgBOgXg4BjpByJ1CgZKb2luZWQSDAoEcm9vbRgBIAEoCRIbCgdoaXN0b3J5GAIgAygLMgouY2hhdC5MaW5lEg8KB21lbWJlcnMYAyADKAkSDAoEbm9kZRgEIAEoCRIaCgV3aGVyZRgFIAEoCzILLmNoYXQuV2hlcmU6BeDgGOoHIiIKBUxlYXZlEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGOsHIhsKBExlZnQSDAoEcm9vbRgBIAEoCToF4OAY7AciPAoDU2F5EhIKBHJvb20YASABKAlCBOjgGAESDAoEdGV4dBgCIAEoCRIMCgRvbmNlGAMgASgJOgXg4BjtByIoCgRTYWlkEgwKBHJvb20YASABKAkSCwoDc2VxGAIgASgEOgXg4BjuByIgCgNXaG8SEgoEcm9vbRgBIAEoCUIE6OAYAToF4OAY7wciLwoHTWVtYmVycxIMCgRyb29tGAEgASgJEg8KB21lbWJlcnMYAiADKAk6BeDgGPAHIjEKBlR5cGluZxISCgRyb29tGAEgASgJQgTo4BgBEgwKBHVzZXIYAiABKAk6BeDgGPEHIkMKB0hpc3RvcnkSEgoEcm9vbRgBIAEoCUIE6OAYARINCgVhZnRlchgCIAEoBBIOCgZiZWZvcmUYAyABKAQ6BeDgGPIHIkYKBUxpbmVzEgwKBHJvb20YASABKAkSGQoFbGluZXMYAiADKAsyCi5jaGF0LkxpbmUSDQoFZmlyc3QYAyABKAQ6BeDgGPMHIk0KBVdoZXJlEgwKBHJvb20YASABKAkSDAoEbm9kZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgEEhAKCHBhdXNlX21zGAQgASgBOgXg4Bj0ByI4CgdXaGlzcGVyEgoKAnRvGAEgASgJEgwKBHRleHQYAiABKAkSDAoEb25jZRgDIAEoCToF4OAY9QciVwoJV2hpc3BlcmVkEgwKBGZyb20YASABKAkSCgoCdG8YAiABKAkSDAoEdGV4dBgDIAEoCRIMCgRvbmNlGAQgASgJEg0KBWF0X21zGAUgASgDOgXg4Bj2ByLUAQoJUm9vbVN0YXRlEgwKBGxhc3QYASABKAQSGQoFbGluZXMYAiADKAsyCi5jaGF0LkxpbmUSHQoHbWVtYmVycxgDIAMoCzIMLmNoYXQuTWVtYmVyEgwKBHRvbGQYBCABKAQSDAoEc2l6ZRgFIAEoDRIpCgVwYWNlcxgGIAMoCzIaLmNoYXQuUm9vbVN0YXRlLlBhY2VzRW50cnkaOAoKUGFjZXNFbnRyeRILCgNrZXkYASABKAkSGQoFdmFsdWUYAiABKAsyCi5jaGF0LlBhY2U6AjgBIl0KBk1lbWJlchIMCgR1c2VyGAEgASgJEg8KB3Nlc3Npb24YAiABKAQSEgoKZ2VuZXJhdGlvbhgDIAEoDRIMCgRnYXRlGAQgASgJEhIKCmdhdGVfZXBvY2gYBSABKAQiJAoEUGFjZRINCgVsZXZlbBgBIAEoARINCgVhdF9tcxgCIAEoAypqCgRDb2RlEhQKEENPREVfVU5TUEVDSUZJRUQQABIUCg9DT0RFX05PVF9NRU1CRVIQ6AcSEgoNQ09ERV9CQURfVEVYVBDpBxISCg1DT0RFX0JBRF9ST09NEOoHEg4KCUNPREVfRlVMTBDrBypGCghMaW5lS2luZBISCg5MSU5FX0tJTkRfU0FJRBAAEhIKDkxJTkVfS0lORF9DQU1FEAESEgoOTElORV9LSU5EX0xFRlQQAkIcWhp6Z2FtZS9leGFtcGxlcy9jaGF0L2NoYXRwYmIGcHJvdG8z", [file_zgame_options]);
+  fileDesc("Cg9jaGF0L2NoYXQucHJvdG8SBGNoYXQifwoETGluZRIMCgRyb29tGAEgASgJEgsKA3NlcRgCIAEoBBIMCgRmcm9tGAMgASgJEgwKBHRleHQYBCABKAkSDQoFYXRfbXMYBSABKAMSHAoEa2luZBgGIAEoDjIOLmNoYXQuTGluZUtpbmQSDAoEb25jZRgHIAEoCToF4OAY6AciIQoESm9pbhISCgRyb29tGAEgASgJQgTo4BgBOgXg4BjpByJ1CgZKb2luZWQSDAoEcm9vbRgBIAEoCRIbCgdoaXN0b3J5GAIgAygLMgouY2hhdC5MaW5lEg8KB21lbWJlcnMYAyADKAkSDAoEbm9kZRgEIAEoCRIaCgV3aGVyZRgFIAEoCzILLmNoYXQuV2hlcmU6BeDgGOoHIiIKBUxlYXZlEhIKBHJvb20YASABKAlCBOjgGAE6BeDgGOsHIhsKBExlZnQSDAoEcm9vbRgBIAEoCToF4OAY7AciPAoDU2F5EhIKBHJvb20YASABKAlCBOjgGAESDAoEdGV4dBgCIAEoCRIMCgRvbmNlGAMgASgJOgXg4BjtByIoCgRTYWlkEgwKBHJvb20YASABKAkSCwoDc2VxGAIgASgEOgXg4BjuByIgCgNXaG8SEgoEcm9vbRgBIAEoCUIE6OAYAToF4OAY7wciLwoHTWVtYmVycxIMCgRyb29tGAEgASgJEg8KB21lbWJlcnMYAiADKAk6BeDgGPAHIjEKBlR5cGluZxISCgRyb29tGAEgASgJQgTo4BgBEgwKBHVzZXIYAiABKAk6BeDgGPEHIkMKB0hpc3RvcnkSEgoEcm9vbRgBIAEoCUIE6OAYARINCgVhZnRlchgCIAEoBBIOCgZiZWZvcmUYAyABKAQ6BeDgGPIHIkYKBUxpbmVzEgwKBHJvb20YASABKAkSGQoFbGluZXMYAiADKAsyCi5jaGF0LkxpbmUSDQoFZmlyc3QYAyABKAQ6BeDgGPMHIk0KBVdoZXJlEgwKBHJvb20YASABKAkSDAoEbm9kZRgCIAEoCRIPCgd2ZXJzaW9uGAMgASgEEhAKCHBhdXNlX21zGAQgASgBOgXg4Bj0ByI4CgdXaGlzcGVyEgoKAnRvGAEgASgJEgwKBHRleHQYAiABKAkSDAoEb25jZRgDIAEoCToF4OAY9QciVwoJV2hpc3BlcmVkEgwKBGZyb20YASABKAkSCgoCdG8YAiABKAkSDAoEdGV4dBgDIAEoCRIMCgRvbmNlGAQgASgJEg0KBWF0X21zGAUgASgDOgXg4Bj2ByIRCghXaGlzcGVyczoF4OAY9wciOAoMV2hpc3BlcnNLZXB0EiEKCHdoaXNwZXJzGAEgAygLMg8uY2hhdC5XaGlzcGVyZWQ6BeDgGPgHIkQKB0RlbGl2ZXISEAoCdG8YASABKAlCBOjgGAESIAoHd2hpc3BlchgCIAEoCzIPLmNoYXQuV2hpc3BlcmVkOgXg4Bj8ByISCglEZWxpdmVyZWQ6BeDgGP0HItQBCglSb29tU3RhdGUSDAoEbGFzdBgBIAEoBBIZCgVsaW5lcxgCIAMoCzIKLmNoYXQuTGluZRIdCgdtZW1iZXJzGAMgAygLMgwuY2hhdC5NZW1iZXISDAoEdG9sZBgEIAEoBBIMCgRzaXplGAUgASgNEikKBXBhY2VzGAYgAygLMhouY2hhdC5Sb29tU3RhdGUuUGFjZXNFbnRyeRo4CgpQYWNlc0VudHJ5EgsKA2tleRgBIAEoCRIZCgV2YWx1ZRgCIAEoCzIKLmNoYXQuUGFjZToCOAEipQEKA0JveBIOCgZvcGVuZWQYASABKAgSIQoId2hpc3BlcnMYAiADKAsyDy5jaGF0LldoaXNwZXJlZBIMCgRzaXplGAMgASgNEiMKBXBhY2VzGAQgAygLMhQuY2hhdC5Cb3guUGFjZXNFbnRyeRo4CgpQYWNlc0VudHJ5EgsKA2tleRgBIAEoCRIZCgV2YWx1ZRgCIAEoCzIKLmNoYXQuUGFjZToCOAEiXQoGTWVtYmVyEgwKBHVzZXIYASABKAkSDwoHc2Vzc2lvbhgCIAEoBBISCgpnZW5lcmF0aW9uGAMgASgNEgwKBGdhdGUYBCABKAkSEgoKZ2F0ZV9lcG9jaBgFIAEoBCIkCgRQYWNlEg0KBWxldmVsGAEgASgBEg0KBWF0X21zGAIgASgDKnwKBENvZGUSFAoQQ09ERV9VTlNQRUNJRklFRBAAEhQKD0NPREVfTk9UX01FTUJFUhDoBxISCg1DT0RFX0JBRF9URVhUEOkHEhIKDUNPREVfQkFEX1JPT00Q6gcSDgoJQ09ERV9GVUxMEOsHEhAKC0NPREVfTk9CT0RZEOwHKkYKCExpbmVLaW5kEhIKDkxJTkVfS0lORF9TQUlEEAASEgoOTElORV9LSU5EX0NBTUUQARISCg5MSU5FX0tJTkRfTEVGVBACQhxaGnpnYW1lL2V4YW1wbGVzL2NoYXQvY2hhdHBiYgZwcm90bzM", [file_zgame_options]);
 
 /**
  * Line is one thing that has happened in a room: somebody said something, came, or left. It is also the push that everybody in the room gets, once it
@@ -388,7 +388,7 @@ export const WhereSchema: GenMessage<Where> = /*@__PURE__*/
   messageDesc(file_chat_chat, 12);
 
 /**
- * Whisper says something to one user, wherever he is.
+ * Whisper says something to one user, wherever he is, or when he comes again. It goes to the sender's own box.
  *
  * @generated from message chat.Whisper
  */
@@ -404,7 +404,7 @@ export type Whisper = Message<"chat.Whisper"> & {
   text: string;
 
   /**
-   * as in Say: whom it reaches twice sees it by this
+   * as in Say: sent again, it is kept once; a client that is pushed it twice sees it by this
    *
    * @generated from field: string once = 3;
    */
@@ -419,7 +419,7 @@ export const WhisperSchema: GenMessage<Whisper> = /*@__PURE__*/
   messageDesc(file_chat_chat, 13);
 
 /**
- * Whispered is the answer when it is on its way to all clients of the user; and the push that these get.
+ * Whispered is the answer when both boxes have it saved; and the push that the clients of the user get.
  *
  * @generated from message chat.Whispered
  */
@@ -456,6 +456,77 @@ export type Whispered = Message<"chat.Whispered"> & {
  */
 export const WhisperedSchema: GenMessage<Whispered> = /*@__PURE__*/
   messageDesc(file_chat_chat, 14);
+
+/**
+ * Whispers asks for what was whispered by the client's user and to him. Who has never asked cannot be whispered to.
+ *
+ * @generated from message chat.Whispers
+ */
+export type Whispers = Message<"chat.Whispers"> & {
+};
+
+/**
+ * Describes the message chat.Whispers.
+ * Use `create(WhispersSchema)` to create a new message.
+ */
+export const WhispersSchema: GenMessage<Whispers> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 15);
+
+/**
+ * @generated from message chat.WhispersKept
+ */
+export type WhispersKept = Message<"chat.WhispersKept"> & {
+  /**
+   * oldest first
+   *
+   * @generated from field: repeated chat.Whispered whispers = 1;
+   */
+  whispers: Whispered[];
+};
+
+/**
+ * Describes the message chat.WhispersKept.
+ * Use `create(WhispersKeptSchema)` to create a new message.
+ */
+export const WhispersKeptSchema: GenMessage<WhispersKept> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 16);
+
+/**
+ * Deliver brings a whisper to the box of `to`, and is answered when it is saved there.
+ *
+ * @generated from message chat.Deliver
+ */
+export type Deliver = Message<"chat.Deliver"> & {
+  /**
+   * @generated from field: string to = 1;
+   */
+  to: string;
+
+  /**
+   * @generated from field: chat.Whispered whisper = 2;
+   */
+  whisper?: Whispered | undefined;
+};
+
+/**
+ * Describes the message chat.Deliver.
+ * Use `create(DeliverSchema)` to create a new message.
+ */
+export const DeliverSchema: GenMessage<Deliver> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 17);
+
+/**
+ * @generated from message chat.Delivered
+ */
+export type Delivered = Message<"chat.Delivered"> & {
+};
+
+/**
+ * Describes the message chat.Delivered.
+ * Use `create(DeliveredSchema)` to create a new message.
+ */
+export const DeliveredSchema: GenMessage<Delivered> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 18);
 
 /**
  * RoomState is a room's record in the store.
@@ -511,7 +582,49 @@ export type RoomState = Message<"chat.RoomState"> & {
  * Use `create(RoomStateSchema)` to create a new message.
  */
 export const RoomStateSchema: GenMessage<RoomState> = /*@__PURE__*/
-  messageDesc(file_chat_chat, 15);
+  messageDesc(file_chat_chat, 19);
+
+/**
+ * Box is a user's record in the store: the whispers by him and to him.
+ *
+ * @generated from message chat.Box
+ */
+export type Box = Message<"chat.Box"> & {
+  /**
+   * he has been here
+   *
+   * @generated from field: bool opened = 1;
+   */
+  opened: boolean;
+
+  /**
+   * the last ones, oldest first
+   *
+   * @generated from field: repeated chat.Whispered whispers = 2;
+   */
+  whispers: Whispered[];
+
+  /**
+   * of them, in bytes
+   *
+   * @generated from field: uint32 size = 3;
+   */
+  size: number;
+
+  /**
+   * his own
+   *
+   * @generated from field: map<string, chat.Pace> paces = 4;
+   */
+  paces: { [key: string]: Pace };
+};
+
+/**
+ * Describes the message chat.Box.
+ * Use `create(BoxSchema)` to create a new message.
+ */
+export const BoxSchema: GenMessage<Box> = /*@__PURE__*/
+  messageDesc(file_chat_chat, 20);
 
 /**
  * Member is a session in a room.
@@ -550,7 +663,7 @@ export type Member = Message<"chat.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_chat_chat, 16);
+  messageDesc(file_chat_chat, 21);
 
 /**
  * Pace is how much a user has said of late: a bucket that leaks.
@@ -574,7 +687,7 @@ export type Pace = Message<"chat.Pace"> & {
  * Use `create(PaceSchema)` to create a new message.
  */
 export const PaceSchema: GenMessage<Pace> = /*@__PURE__*/
-  messageDesc(file_chat_chat, 17);
+  messageDesc(file_chat_chat, 22);
 
 /**
  * Result codes of the example. Who says too much at once gets the framework's rate_limited.
@@ -614,6 +727,13 @@ export enum Code {
    * @generated from enum value: CODE_FULL = 1003;
    */
   FULL = 1003,
+
+  /**
+   * no user of that name has been here yet
+   *
+   * @generated from enum value: CODE_NOBODY = 1004;
+   */
+  NOBODY = 1004,
 }
 
 /**

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file friend/friend.proto.
  */
 export const file_friend_friend: GenFile = /*@__PURE__*/
-  fileDesc("ChNmcmllbmQvZnJpZW5kLnByb3RvEgZmcmllbmQiiwEKBUVudHJ5EgwKBHVzZXIYASABKAkSHgoGc3RhdHVzGAIgASgOMg4uZnJpZW5kLlN0YXR1cxIMCgRub3RlGAMgASgJEhAKCHNpbmNlX21zGAQgASgDEg4KBm9ubGluZRgFIAEoCBIPCgdzZWVuX21zGAYgASgDEgwKBG5vZGUYByABKAk6BeDgGMwIIhoKA0FkZBIMCgR1c2VyGAEgASgJOgXg4BjNCCIdCgZBY2NlcHQSDAoEdXNlchgBIAEoCToF4OAYzggiHQoGUmVtb3ZlEgwKBHVzZXIYASABKAk6BeDgGM8IIhwKBUJsb2NrEgwKBHVzZXIYASABKAk6BeDgGNAIIh4KB1VuYmxvY2sSDAoEdXNlchgBIAEoCToF4OAY0QgiKQoETm90ZRIMCgR1c2VyGAEgASgJEgwKBHRleHQYAiABKAk6BeDgGNIIIi4KB0NoYW5nZWQSHAoFZW50cnkYASABKAsyDS5mcmllbmQuRW50cnk6BeDgGNMIIg0KBExpc3Q6BeDgGNQIIk4KB0VudHJpZXMSHgoHZW50cmllcxgBIAMoCzINLmZyaWVuZC5FbnRyeRIcCgV3aGVyZRgCIAEoCzINLmZyaWVuZC5XaGVyZToF4OAY1QgiPwoFV2hlcmUSDAoEbm9kZRgBIAEoCRIPCgd2ZXJzaW9uGAIgASgEEhAKCHBhdXNlX21zGAMgASgBOgXg4BjWCCJuCgZTdGFuY2USEAoCdG8YASABKAlCBOjgGAESDAoEZnJvbRgCIAEoCRIMCgR3YW50GAMgASgIEg8KB3ZlcnNpb24YBCABKAQSDAoEc2VlbhgFIAEoBBIQCghkZWNsaW5lZBgGIAEoBDoF4OAY4AgiLgoFSGVhcmQSHgoGc3RhbmNlGAEgASgLMg4uZnJpZW5kLlN0YW5jZToF4OAY4QgiSQoETmVhchIQCgJ0bxgBIAEoCUIE6OAYARIMCgRmcm9tGAIgASgJEhoKBGhlcmUYAyABKAsyDC5mcmllbmQuSGVyZToF4OAY4ggiRgoESGVyZRIOCgZvbmxpbmUYASABKAgSEAoIc2luY2VfbXMYAiABKAMSDgoGbnVtYmVyGAMgASgEEgwKBG5vZGUYBCABKAkisAEKC0ZyaWVuZFN0YXRlEi0KBXBlZXJzGAEgAygLMh4uZnJpZW5kLkZyaWVuZFN0YXRlLlBlZXJzRW50cnkSDAoEbGFzdBgCIAEoBBIaCgRzZWxmGAMgASgLMgwuZnJpZW5kLkhlcmUSDAoEbmVhchgEIAEoBBo6CgpQZWVyc0VudHJ5EgsKA2tleRgBIAEoCRIbCgV2YWx1ZRgCIAEoCzIMLmZyaWVuZC5QZWVyOgI4ASK9AQoEUGVlchIMCgR3YW50GAEgASgIEg8KB3ZlcnNpb24YAiABKAQSDAoEdG9sZBgDIAEoBBISCgp0aGVpcl93YW50GAQgASgIEhUKDXRoZWlyX3ZlcnNpb24YBSABKAQSEAoIZGVjbGluZWQYCSABKAQSDwoHYmxvY2tlZBgGIAEoCBIMCgRub3RlGAcgASgJEhAKCHNpbmNlX21zGAggASgDEhoKBGhlcmUYCiABKAsyDC5mcmllbmQuSGVyZSIgCg1GcmllbmRTdGF0ZVYxEg8KB2ZyaWVuZHMYASADKAkqfQoEQ29kZRIUChBDT0RFX1VOU1BFQ0lGSUVEEAASEgoNQ09ERV9CQURfVVNFUhDMCBIOCglDT0RFX0ZVTEwQzQgSFAoPQ09ERV9OT19SRVFVRVNUEM4IEhEKDENPREVfQkxPQ0tFRBDPCBISCg1DT0RFX0JBRF9OT1RFENAIKmoKBlN0YXR1cxIPCgtTVEFUVVNfTk9ORRAAEhEKDVNUQVRVU19GUklFTkQQARITCg9TVEFUVVNfSU5DT01JTkcQAhITCg9TVEFUVVNfT1VUR09JTkcQAxISCg5TVEFUVVNfQkxPQ0tFRBAEQiBaHnpnYW1lL2V4YW1wbGVzL2ZyaWVuZC9mcmllbmRwYmIGcHJvdG8z", [file_zgame_options]);
+  fileDesc("ChNmcmllbmQvZnJpZW5kLnByb3RvEgZmcmllbmQiiwEKBUVudHJ5EgwKBHVzZXIYASABKAkSHgoGc3RhdHVzGAIgASgOMg4uZnJpZW5kLlN0YXR1cxIMCgRub3RlGAMgASgJEhAKCHNpbmNlX21zGAQgASgDEg4KBm9ubGluZRgFIAEoCBIPCgdzZWVuX21zGAYgASgDEgwKBG5vZGUYByABKAk6BeDgGMwIIhoKA0FkZBIMCgR1c2VyGAEgASgJOgXg4BjNCCIdCgZBY2NlcHQSDAoEdXNlchgBIAEoCToF4OAYzggiHQoGUmVtb3ZlEgwKBHVzZXIYASABKAk6BeDgGM8IIhwKBUJsb2NrEgwKBHVzZXIYASABKAk6BeDgGNAIIh4KB1VuYmxvY2sSDAoEdXNlchgBIAEoCToF4OAY0QgiKQoETm90ZRIMCgR1c2VyGAEgASgJEgwKBHRleHQYAiABKAk6BeDgGNIIIi4KB0NoYW5nZWQSHAoFZW50cnkYASABKAsyDS5mcmllbmQuRW50cnk6BeDgGNMIIg0KBExpc3Q6BeDgGNQIIk4KB0VudHJpZXMSHgoHZW50cmllcxgBIAMoCzINLmZyaWVuZC5FbnRyeRIcCgV3aGVyZRgCIAEoCzINLmZyaWVuZC5XaGVyZToF4OAY1QgiPwoFV2hlcmUSDAoEbm9kZRgBIAEoCRIPCgd2ZXJzaW9uGAIgASgEEhAKCHBhdXNlX21zGAMgASgBOgXg4BjWCCJuCgZTdGFuY2USEAoCdG8YASABKAlCBOjgGAESDAoEZnJvbRgCIAEoCRIMCgR3YW50GAMgASgIEg8KB3ZlcnNpb24YBCABKAQSDAoEc2VlbhgFIAEoBBIQCghkZWNsaW5lZBgGIAEoBDoF4OAY4AgiLgoFSGVhcmQSHgoGc3RhbmNlGAEgASgLMg4uZnJpZW5kLlN0YW5jZToF4OAY4QgiSQoETmVhchIQCgJ0bxgBIAEoCUIE6OAYARIMCgRmcm9tGAIgASgJEhoKBGhlcmUYAyABKAsyDC5mcmllbmQuSGVyZToF4OAY4ggiQAoGQmxvY2tzEhAKAmJ5GAEgASgJQgTo4BgBEgwKBHVzZXIYAiABKAkSDwoHYmxvY2tlZBgDIAEoCDoF4OAY4wgiRgoESGVyZRIOCgZvbmxpbmUYASABKAgSEAoIc2luY2VfbXMYAiABKAMSDgoGbnVtYmVyGAMgASgEEgwKBG5vZGUYBCABKAkisAEKC0ZyaWVuZFN0YXRlEi0KBXBlZXJzGAEgAygLMh4uZnJpZW5kLkZyaWVuZFN0YXRlLlBlZXJzRW50cnkSDAoEbGFzdBgCIAEoBBIaCgRzZWxmGAMgASgLMgwuZnJpZW5kLkhlcmUSDAoEbmVhchgEIAEoBBo6CgpQZWVyc0VudHJ5EgsKA2tleRgBIAEoCRIbCgV2YWx1ZRgCIAEoCzIMLmZyaWVuZC5QZWVyOgI4ASK9AQoEUGVlchIMCgR3YW50GAEgASgIEg8KB3ZlcnNpb24YAiABKAQSDAoEdG9sZBgDIAEoBBISCgp0aGVpcl93YW50GAQgASgIEhUKDXRoZWlyX3ZlcnNpb24YBSABKAQSEAoIZGVjbGluZWQYCSABKAQSDwoHYmxvY2tlZBgGIAEoCBIMCgRub3RlGAcgASgJEhAKCHNpbmNlX21zGAggASgDEhoKBGhlcmUYCiABKAsyDC5mcmllbmQuSGVyZSIgCg1GcmllbmRTdGF0ZVYxEg8KB2ZyaWVuZHMYASADKAkqfQoEQ29kZRIUChBDT0RFX1VOU1BFQ0lGSUVEEAASEgoNQ09ERV9CQURfVVNFUhDMCBIOCglDT0RFX0ZVTEwQzQgSFAoPQ09ERV9OT19SRVFVRVNUEM4IEhEKDENPREVfQkxPQ0tFRBDPCBISCg1DT0RFX0JBRF9OT1RFENAIKmoKBlN0YXR1cxIPCgtTVEFUVVNfTk9ORRAAEhEKDVNUQVRVU19GUklFTkQQARITCg9TVEFUVVNfSU5DT01JTkcQAhITCg9TVEFUVVNfT1VUR09JTkcQAxISCg5TVEFUVVNfQkxPQ0tFRBAEQiBaHnpnYW1lL2V4YW1wbGVzL2ZyaWVuZC9mcmllbmRwYmIGcHJvdG8z", [file_zgame_options]);
 
 /**
  * Entry is what a user's list says of somebody. It is also the push that tells of a change.
@@ -369,6 +369,35 @@ export const NearSchema: GenMessage<Near> = /*@__PURE__*/
   messageDesc(file_friend_friend, 13);
 
 /**
+ * Blocks asks the list of `by` whether it has blocked `user`, and answers.
+ *
+ * @generated from message friend.Blocks
+ */
+export type Blocks = Message<"friend.Blocks"> & {
+  /**
+   * @generated from field: string by = 1;
+   */
+  by: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+
+  /**
+   * @generated from field: bool blocked = 3;
+   */
+  blocked: boolean;
+};
+
+/**
+ * Describes the message friend.Blocks.
+ * Use `create(BlocksSchema)` to create a new message.
+ */
+export const BlocksSchema: GenMessage<Blocks> = /*@__PURE__*/
+  messageDesc(file_friend_friend, 14);
+
+/**
  * Here is whether somebody is there, as zgame.user.v1.Presence says it.
  *
  * @generated from message friend.Here
@@ -402,7 +431,7 @@ export type Here = Message<"friend.Here"> & {
  * Use `create(HereSchema)` to create a new message.
  */
 export const HereSchema: GenMessage<Here> = /*@__PURE__*/
-  messageDesc(file_friend_friend, 14);
+  messageDesc(file_friend_friend, 15);
 
 /**
  * FriendState is a user's record in the store, version 2.
@@ -442,7 +471,7 @@ export type FriendState = Message<"friend.FriendState"> & {
  * Use `create(FriendStateSchema)` to create a new message.
  */
 export const FriendStateSchema: GenMessage<FriendState> = /*@__PURE__*/
-  messageDesc(file_friend_friend, 15);
+  messageDesc(file_friend_friend, 16);
 
 /**
  * @generated from message friend.Peer
@@ -516,7 +545,7 @@ export type Peer = Message<"friend.Peer"> & {
  * Use `create(PeerSchema)` to create a new message.
  */
 export const PeerSchema: GenMessage<Peer> = /*@__PURE__*/
-  messageDesc(file_friend_friend, 16);
+  messageDesc(file_friend_friend, 17);
 
 /**
  * FriendStateV1 was the record before there were requests: friends by name.
@@ -535,7 +564,7 @@ export type FriendStateV1 = Message<"friend.FriendStateV1"> & {
  * Use `create(FriendStateV1Schema)` to create a new message.
  */
 export const FriendStateV1Schema: GenMessage<FriendStateV1> = /*@__PURE__*/
-  messageDesc(file_friend_friend, 17);
+  messageDesc(file_friend_friend, 18);
 
 /**
  * Result codes of the example.
