@@ -103,6 +103,26 @@ func (s *ManagerSet) Lookup(ctx context.Context, k zmsg.Key) (Route, error) {
 	return s.await(ctx, k, order{req: entry.Req{Look: true}})
 }
 
+// Recorded returns where the object is by its record, whatever this node remembers: the zero Owner where nobody has it. It neither writes nor asks
+// PullOnlineServer, which may call it. Errors: ErrNotFound (no record), ErrClosing, ErrAgain, the store's.
+func (s *ManagerSet) Recorded(ctx context.Context, k zmsg.Key) (Route, error) {
+	if err := s.check(k); err != nil {
+		return Route{}, err
+	}
+	store := s.store
+	if kind := s.kinds[k.Type]; kind != nil && kind.store != nil {
+		store = kind.store
+	}
+	rec, err := store.Read(ctx, k)
+	switch {
+	case errors.Is(err, zstore.ErrNotFound), err == nil && rec.Deleted:
+		return Route{}, ErrNotFound
+	case err != nil:
+		return Route{}, err
+	}
+	return Route{Owner: rec.Own.Node, Version: rec.Own.Version}, nil
+}
+
 // order is a request without a message.
 type order struct {
 	req  entry.Req
