@@ -54,7 +54,7 @@ func TestUse(t *testing.T) {
 		{"all faults at once", []string{"ZGAME_ETCD_LEASE=1ms"}, []string{"run", "--check", "--config", broken}, 1, []string{
 			"did you mean gate.address?", "did you mean node?", "etcd.lease 1ms",
 		}},
-		{"dev reads the environment", []string{"ZGAME_GATE_ADDRES=:1"}, []string{"dev"}, 1, []string{"unknown variable ZGAME_GATE_ADDRES, did you mean ZGAME_GATE_ADDRESS?"}},
+		{"dev reads the environment", []string{"ZGAME_GATE_ADDR=:1"}, []string{"dev"}, 1, []string{"unknown variable ZGAME_GATE_ADDR, did you mean ZGAME_GATE_ADDRESS?"}},
 		{"no such port", nil, []string{"services", "--nats-port", "99999"}, 2, []string{"--nats-port 99999: expected a port from 0 (any free one) to 65535"}},
 		{"no such file", nil, []string{"run", "--config", "/no/such.yaml"}, 1, []string{"/no/such.yaml"}},
 	} {

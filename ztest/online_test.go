@@ -90,5 +90,4 @@ func TestOnlineServer(t *testing.T) {
 	if before.Load() != nil {
 		t.Error("nobody has asked the hook")
 	}
-
 }
