@@ -38,7 +38,8 @@ func TestRollingRestart(t *testing.T) {
 	work := func() { time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) }
 	app := znode.App{
 		Routing: func(*znode.Node) znode.Routing {
-			return znode.Routing{NextBest: true, Remote: zroute.Strategies{
+			// The old actor of a key may be slow to answer on a busy machine: past MoveWait its requests end as unavailable, which this test does not send again.
+			return znode.Routing{NextBest: true, MoveWait: patience, Remote: zroute.Strategies{
 				Default: zroute.RoundRobin(), ByID: map[uint32]zroute.RemoteStrategy{1001: zroute.Rendezvous(nil)},
 			}}
 		},
