@@ -339,6 +339,7 @@ func (c *Context) fail(err error) {
 		err = errors.New("zactor: ErrDeferred returned without Context.Defer")
 	}
 	if !hasCode(err) {
+		g.failures.add(c, c.MessageID(), err.Error())
 		if suppressed, ok := g.failLog.Allow(c.batchTime()); ok {
 			g.log.Error("handler failed", "actor", c.cell.id, "name", c.cell.name, "msg_id", c.MessageID(),
 				"trace", c.Trace().String(), "err", err, "suppressed", suppressed)

@@ -40,6 +40,7 @@ type Group struct {
 
 	table table
 
+	failures          failures
 	failLog, panicLog lograte.Limiter // handlers that failed; panics that Recover ended
 
 	draining atomic.Bool // takes nothing from outside

@@ -97,6 +97,7 @@ var errHandlerPanicked error = &zmsg.Error{Code: zmsg.CodePanicked, Outcome: zms
 func (c *cell) mourn(x *Context, k *crash) {
 	it := x.it
 	c.g.cfg.Metrics.Panics.Inc()
+	c.g.failures.add(x, it.id, "panic: "+fmt.Sprint(k.value))
 	c.g.log.Error("actor panicked", "actor", c.id, "name", c.name, "msg_id", it.id, "trace", x.Trace().String(),
 		"panic", fmt.Sprint(k.value), "stack", string(k.stack))
 	if x.tap != nil {

@@ -130,7 +130,12 @@ func (e *statusError) Error() string { return fmt.Sprintf("%d %s", e.status, e.t
 
 // askAdmin asks an admin port; the caller closes the body. An answer that is no success is a statusError with what it says.
 func askAdmin(ctx context.Context, address, method, path string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, http.NoBody)
+	return sendAdmin(ctx, address, method, path, http.NoBody)
+}
+
+// sendAdmin is askAdmin with a body.
+func sendAdmin(ctx context.Context, address, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +145,8 @@ func askAdmin(ctx context.Context, address, method, path string) (*http.Response
 		return res, err
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
-	return nil, errors.Join(&statusError{res.StatusCode, strings.TrimSpace(string(body))}, err)
+	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	return nil, errors.Join(&statusError{res.StatusCode, strings.TrimSpace(string(text))}, err)
 }
 
 // parseWords parses flags and the words among them, least to most of them; expected says which.

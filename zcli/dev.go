@@ -106,7 +106,7 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags, base znode.Set
 // says; then the flags that were given.
 func devBase(env Env, app znode.App, flags *flag.FlagSet, f devFlags) (znode.Settings, error) {
 	s := znode.DefaultSettings()
-	s.Gate.Text, s.Trace.Enabled = true, true
+	s.Gate.Text, s.Trace.Enabled, s.Admin.Call = true, true, true
 	if app.Auth == nil {
 		s.Gate.Auth.Kind = "dev"
 	}

@@ -67,7 +67,7 @@ func programName() string {
 
 // Run does what Main does, without the process: it returns the exit code.
 func Run(ctx context.Context, env Env, app znode.App, args []string, more ...Command) int {
-	commands := append([]Command{devCommand(app), runCommand(app), inspectCommand(), doctorCommand(), drainCommand(), moveCommand(), kickCommand(), replayCommand(app)}, more...)
+	commands := append([]Command{devCommand(app), runCommand(app), inspectCommand(), doctorCommand(), drainCommand(), moveCommand(), kickCommand(), callCommand(), replayCommand(app)}, more...)
 	commands = append(commands, Command{Name: "version", Help: "print the program's version", Run: func(_ context.Context, env Env, _ []string) error {
 		_, err := fmt.Fprintln(env.Stdout, env.Name, znode.Version())
 		return err

@@ -44,20 +44,21 @@ rooms/lobby, rooms/7/lobby, 100/0/lobby. Of a kind that is not there, "inspect o
 func inspectCommand() Command {
 	return Command{
 		Name: "inspect",
-		Help: "show the nodes of a cluster, where an object lives, or where a user is logged in",
+		Help: "show the nodes of a cluster, their busiest actors, where an object lives, or where a user is logged in",
 		Run: func(ctx context.Context, env Env, args []string) error {
-			flags, at, timeout := operation(env, "inspect", "inspect [object KEY | user USER] [--follow]", "Without words: the nodes. "+keyText)
+			flags, at, timeout := operation(env, "inspect", "inspect [actors [MATCH] | object KEY | user USER] [--follow]",
+				"Without words: the nodes. actors: those with the fullest mailboxes, of those whose name or type has MATCH in it, and who has failed lately. "+keyText)
 			follow := flags.Bool("follow", false, "print what the user asks for, or the object handles, as it happens: each request with all that it leads to, at all nodes (trace.enabled)")
-			words, err := parseWords(flags, env, args, "nothing, or object KEY, or user USER", 0, 2)
+			words, err := parseWords(flags, env, args, inspectWords, 0, 2)
 			if err != nil {
 				return err
 			}
-			if len(words) == 1 || len(words) == 2 && words[0] != "object" && words[0] != "user" {
-				fmt.Fprintf(env.Stderr, "%s: %s: expected nothing, or object KEY, or user USER\n", flags.Name(), strings.Join(words, " "))
+			if len(words) > 0 && words[0] != "actors" && (len(words) == 1 || words[0] != "object" && words[0] != "user") {
+				fmt.Fprintf(env.Stderr, "%s: %s: expected %s\n", flags.Name(), strings.Join(words, " "), inspectWords)
 				flags.Usage()
 				return errUsage
 			}
-			if *follow && len(words) == 0 {
+			if *follow && (len(words) == 0 || words[0] == "actors") {
 				fmt.Fprintf(env.Stderr, "%s: --follow: expected object KEY, or user USER\n", flags.Name())
 				flags.Usage()
 				return errUsage
@@ -72,10 +73,11 @@ func inspectCommand() Command {
 					if err != nil {
 						return err
 					}
-					query := url.Values{"type": {fmt.Sprint(k.Type)}, "zone": {fmt.Sprint(k.Zone)}, "id": {k.ID}}
-					return o.follow(life, query.Encode(), func(s *ztrace.Span) bool { return s.Key == k })
+					return o.follow(life, objectQuery(k).Encode(), func(s *ztrace.Span) bool { return s.Key == k })
 				case len(words) == 0:
 					return o.inspectNodes(ctx)
+				case words[0] == "actors":
+					return o.inspectActors(ctx, strings.Join(words[1:], ""))
 				case words[0] == "object":
 					return o.inspectObject(ctx, words[1])
 				default:
@@ -84,6 +86,53 @@ func inspectCommand() Command {
 			})
 		},
 	}
+}
+
+const inspectWords = "nothing, or actors, or object KEY, or user USER"
+
+// inspectActors prints the busiest actors of each node, and who has failed lately.
+func (o *operator) inspectActors(ctx context.Context, match string) error {
+	t := tabwriter.NewWriter(o.env.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tACTOR\tNAME\tTYPE\tQUEUED\tSTATE")
+	var failed []string
+	var faults []error
+	for _, admin := range o.admins() {
+		var s znode.ActorsStatus
+		var of znode.NodeStatus
+		err := fetch(ctx, admin, http.MethodGet, "/node", &of)
+		if err == nil {
+			err = fetch(ctx, admin, http.MethodGet, "/actors?match="+url.QueryEscape(match), &s)
+		}
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", admin, err))
+			continue
+		}
+		for _, a := range s.Actors {
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d of %d\t%s\n", of.Node.ID, a.ID, a.Name, a.Type, a.Queued, a.Limit, a.State)
+		}
+		if more := s.All - len(s.Actors); more > 0 {
+			fmt.Fprintf(t, "%s\t\t\tand %d more\t\t\n", of.Node.ID, more)
+		}
+		for i := range s.Failures {
+			f := &s.Failures[i]
+			name := f.Name
+			if name == "" {
+				name = fmt.Sprint(f.Actor)
+			}
+			failed = append(failed, fmt.Sprintf("%s %s: actor %s, message %d, trace %s: %s", f.At.Local().Format(time.DateTime), of.Node.ID, name, f.Message, f.Trace, f.Text))
+		}
+	}
+	err := t.Flush()
+	if len(failed) > 0 {
+		slices.Sort(failed)
+		fmt.Fprintf(o.env.Stdout, "\nfailed lately:\n%s\n", strings.Join(failed, "\n"))
+	}
+	return errors.Join(append(faults, err)...)
+}
+
+// objectQuery names an object to an admin port.
+func objectQuery(k zmsg.Key) url.Values {
+	return url.Values{"type": {fmt.Sprint(k.Type)}, "zone": {fmt.Sprint(k.Zone)}, "id": {k.ID}}
 }
 
 // inspectNodes prints a line for each node. One that does not answer has a line too.

@@ -55,8 +55,17 @@ func TestOperations(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{2, []string{"inspect", "ann"}, []string{"expected nothing, or object KEY, or user USER"}},
-		{2, []string{"inspect", "thing", "ann"}, []string{"expected nothing, or object KEY, or user USER"}},
+		{2, []string{"inspect", "ann"}, []string{"expected nothing, or actors, or object KEY, or user USER"}},
+		{2, []string{"inspect", "thing", "ann"}, []string{"expected nothing, or actors, or object KEY, or user USER"}},
+		{2, []string{"inspect", "actors", "--follow"}, []string{"--follow: expected object KEY, or user USER"}},
+		{0, []string{"inspect", "actors"}, []string{"QUEUED", "zuser", "0 of 1024", "idle"}},
+		{0, []string{"inspect", "actors", "nobody"}, []string{"QUEUED"}},
+		{0, []string{"call", "zgame.user.v1.Look", "--object", "zuser/ann"}, []string{"zgame.user.v1.Sessions", `"sessions"`, `"gate"`}},
+		{1, []string{"call", "zgame.user.v1.Look", "--object", "zuser/nobody"}, []string{"not_found", "not_executed"}},
+		{1, []string{"call", "zgame.user.v1.Lok"}, []string{"did you mean zgame.user.v1.Look?"}},
+		{1, []string{"call", "zgame.user.v1.Look", `{"x": 1}`, "--object", "zuser/ann"}, []string{"no zgame.user.v1.Look in JSON", "x"}},
+		{1, []string{"call", "zgame.user.v1.Look", "--object", "zusers/ann"}, []string{`did you mean "zuser"?`}},
+		{2, []string{"call"}, []string{"expected MESSAGE"}},
 		{2, []string{"move", "zuser/ann"}, []string{"expected KEY and NODE"}},
 		{2, []string{"kick"}, []string{"expected one USER"}},
 		{1, []string{"inspect", "--timeout", "-1s"}, []string{"--timeout -1s: expected a span of time above 0"}},

@@ -86,6 +86,8 @@ func (n *Node) adminHandler() http.Handler {
 	mux.HandleFunc("POST /users/{user}/kick", n.kickUser)
 	mux.HandleFunc("GET /node", n.serveNode)
 	mux.HandleFunc("GET /follow", n.serveFollow)
+	mux.HandleFunc("GET /actors", n.serveActors)
+	mux.HandleFunc("POST /call/{message}", n.serveCall)
 	mux.HandleFunc("GET /drain", n.serveDrain)
 	mux.HandleFunc("POST /drain", n.startDrain)
 	if n.cfg.Settings.Admin.Pprof {

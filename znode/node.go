@@ -103,6 +103,7 @@ type Node struct {
 	users       *zuser.Users
 	farewell    *farewell
 	tracing     *tracing // nil: off
+	messages    *zmsg.Registry
 	admin       *server
 	page        *server
 
@@ -348,6 +349,7 @@ func (n *Node) wire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	n.messages = registry
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
 		Self: self, Bus: n.backends.Bus, Direct: true, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
 		Handlers: zbus.Handlers{Actor: n.onActor, Tells: n.onTells, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue, Object: n.onObject},

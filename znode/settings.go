@@ -107,6 +107,7 @@ type Settings struct {
 		Address string `yaml:"address" help:"host:port of /metrics, /livez, /readyz; empty: none"`
 		URL     string `yaml:"url" help:"host:port by which operators' machines reach it; default: localhost:<port>"`
 		Pprof   bool   `yaml:"pprof" help:"serve /debug/pprof/ there"`
+		Call    bool   `yaml:"call" help:"operators may send any message to actors and objects there (the command call)"`
 	} `yaml:"admin"`
 	NATS struct {
 		URL          string        `yaml:"url" help:"several with commas between; tls:// insists on TLS"`

@@ -75,16 +75,11 @@ func (n *Node) serveFollow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	user, key := q.Get("user"), zmsg.Key{ID: q.Get("id")}
-	for name, to := range map[string]*uint32{"type": &key.Type, "zone": &key.Zone} {
-		if text := q.Get(name); text != "" {
-			v, err := strconv.ParseUint(text, 10, 32)
-			if err != nil {
-				writeText(w, http.StatusBadRequest, name+"="+text+": expected a number\n")
-				return
-			}
-			*to = uint32(v)
-		}
+	user := q.Get("user")
+	key, err := keyIn(q)
+	if err != nil {
+		writeText(w, http.StatusBadRequest, err.Error()+"\n")
+		return
 	}
 	if user == "" && (key == zmsg.Key{} || zstore.CheckKey(key) != nil) {
 		writeText(w, http.StatusBadRequest, "expected ?user=USER, or ?type=NUMBER&zone=NUMBER&id=ID\n")

@@ -218,8 +218,9 @@ type kind struct {
 	version  uint32 // of the state
 	onDemand bool
 	store    zstore.Store
-	code     Settings // as the program says
-	set      Settings // in force
+	code     Settings             // as the program says
+	set      Settings             // in force
+	spawnOpt []zactor.SpawnOption // of its objects' actors
 	adverts  []zmsg.Advert
 	handlers map[uint32]handlerOptions // by message id
 	rules    map[uint32]rule           // likewise, with what the settings say

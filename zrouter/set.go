@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -216,6 +217,7 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 		for id, h := range k.handlers {
 			k.rules[id] = rule{durable: h.durable || k.set.Durable == On && !h.memory, inServer: h.inServer}
 		}
+		k.spawnOpt = append(slices.Clone(s.spawnOpt), zactor.WithType(k.name))
 		s.kinds[k.typ] = k
 		s.remembers = s.remembers || k.set.Remember == On
 	}
@@ -365,7 +367,7 @@ func backoff(try int, first, most time.Duration) time.Duration {
 
 // spawn makes the actor of an object.
 func (s *ManagerSet) spawn(o *object, res *residence) (zactor.Ref, error) {
-	return s.group.Spawn("", func() zactor.Actor { return o.kind.actor(res) }, s.spawnOpt...)
+	return s.group.Spawn("", func() zactor.Actor { return o.kind.actor(res) }, o.kind.spawnOpt...)
 }
 
 // serving reports whether the lease is valid.
