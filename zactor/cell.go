@@ -153,7 +153,7 @@ func (c *cell) deliver(m *zmsg.Message, p patience) error {
 	if m.Value != nil {
 		it.value = m.Value
 	}
-	if (m.ID == zmsg.SessionClosedID || m.ID == zmsg.SessionMovedID) && !m.Client {
+	if zmsg.SessionEvent(m.ID) && !m.Client {
 		return c.pushControl(&it) // an actor that missed it would keep the player for ever
 	}
 	if m.ID == zmsg.FenceID && !m.Client {

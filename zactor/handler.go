@@ -244,7 +244,7 @@ func findType(hs []Handler, v any) *Handler {
 func adverts(hs []Handler) []zmsg.Advert {
 	ads := make([]zmsg.Advert, 0, len(hs))
 	for _, h := range hs {
-		if h.types.id == zmsg.SessionClosedID || h.types.id == zmsg.SessionMovedID {
+		if zmsg.SessionEvent(h.types.id) {
 			continue // comes by actor id, never by routing
 		}
 		ad := zmsg.Advert{ID: h.types.id, Client: h.has(fromClients), Sharded: h.has(sharded)}

@@ -11,7 +11,7 @@ var errRateLimited = NotRun(&zmsg.Error{Code: zmsg.CodeRateLimited, Outcome: zms
 
 // Limit is Middleware that lets rate messages a second of one id through to one actor, and burst at once after a pause.
 // One above is turned down: CodeRateLimited, not executed, fit to be sent again, and counted under that code among the errors
-// of handlers. The end of a session (wirepb.SessionClosed) always passes.
+// of handlers. What gates tell of sessions (zmsg.SessionEvent) always passes.
 //
 // It panics where rate is not above 0 or burst is below 1: that is a mistake of whoever wrote it down.
 func Limit(rate float64, burst int) Middleware {
@@ -19,7 +19,7 @@ func Limit(rate float64, burst int) Middleware {
 		panic("zactor: Limit wants a rate above 0 and a burst of at least 1")
 	}
 	return func(h HandlerInfo, next Func) Func {
-		if h.ID == zmsg.SessionClosedID || h.ID == zmsg.SessionMovedID {
+		if zmsg.SessionEvent(h.ID) {
 			return next
 		}
 		b := &bucket{tokens: float64(burst)}

@@ -170,7 +170,7 @@ func (b *mailbox) pushTold(a *zmsg.Arrival, list []zmsg.Told, pool *sync.Pool) (
 		return 0, false
 	}
 	for _, t := range list {
-		if t.ID == 0 || t.ID == zmsg.SessionClosedID || t.ID == zmsg.SessionMovedID || t.ID == zmsg.FenceID {
+		if t.ID == 0 || zmsg.SessionEvent(t.ID) || t.ID == zmsg.FenceID {
 			break
 		}
 		if len(b.in)+int(b.ahead) >= int(b.limit) && b.waitingLocked() >= int(b.limit) {

@@ -139,7 +139,7 @@ func newBounds(policy Overflow, limit, bytes int) *bounds {
 
 // droppable reports whether a policy may drop a waiting item: not what the group itself puts there.
 func droppable(it *item) bool {
-	return it.kind == itemMessage && (it.id != zmsg.SessionClosedID && it.id != zmsg.SessionMovedID || it.msg != nil && it.msg.Client)
+	return it.kind == itemMessage && (!zmsg.SessionEvent(it.id) || it.msg != nil && it.msg.Client)
 }
 
 // fitsLocked reports whether there is room for a message. One that is larger than the bound has it when no other waits.

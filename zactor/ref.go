@@ -98,7 +98,7 @@ func (r Ref) Deliver(m *zmsg.Message) error {
 	switch {
 	case c == nil:
 		return r.deliverFar(m)
-	case c.g.draining.Load() && m.ID != zmsg.SessionClosedID && m.ID != zmsg.SessionMovedID && m.ID != zmsg.FenceID:
+	case c.g.draining.Load() && !zmsg.SessionEvent(m.ID) && m.ID != zmsg.FenceID:
 		c.g.refused(zmsg.ErrDraining)
 		return zmsg.ErrDraining
 	default:

@@ -222,7 +222,7 @@ func (c *cell) message(x *Context, it *item) {
 		}
 		switch {
 		case h != nil:
-		case it.id == zmsg.SessionMovedID: // who sends by old names, or goes by ids, need not know
+		case it.id != zmsg.SessionClosedID && zmsg.SessionEvent(it.id): // who sends by old names, or goes by ids, need not know
 			it.msg.Release()
 			it.msg = nil
 			return

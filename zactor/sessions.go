@@ -104,7 +104,7 @@ func (c *Context) Kick(s zmsg.SessionRef, code uint32, text string) error {
 }
 
 // WatchSession makes the end of a session a message to this actor: a *wirepb.SessionClosed, once, after what the session
-// sent before. A session that goes to another gate is told of by a *wirepb.SessionMoved, with the name that it has from then on; its end comes under that name. An actor that has no handler for it (HandleTell) does not hear of it. A session that is gone already is
+// sent before. That its client is away for a moment, and back, is told by *wirepb.SessionSuspended and *wirepb.SessionResumed, that it goes to another gate by a *wirepb.SessionMoved, with the name that it has from then on; its end comes under that name. An actor that has no handler for it (HandleTell) does not hear of it. A session that is gone already is
 // told at once.
 func (c *Context) WatchSession(s zmsg.SessionRef) error {
 	return c.sessions().Watch(s, c.cell.id)

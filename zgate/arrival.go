@@ -283,7 +283,9 @@ func (g *Gate) HandedLate(ref zmsg.SessionRef, answer []byte) {
 		s, _ = g.coming(w.GetUser(), ref, own, w.GetText(), window)
 	}
 	if s != nil {
-		s.settle(w, &t)
+		if s.settle(w, &t) {
+			s.tellState() // nobody is about to take it
+		}
 		return
 	}
 	switch s = g.sessions.get(ref.ID); {

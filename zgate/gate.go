@@ -297,6 +297,7 @@ func (g *Gate) closed(c *conn) {
 	s := c.session.Load()
 	how, suspended := c.finish()
 	if suspended {
+		s.tellState()
 		g.log.Debug("session suspended", "session", s.ref.ID, "user", s.user, "code", int(how.code), "reason", how.code.String(),
 			"text", how.text)
 		c.ws = nil // it may be a while

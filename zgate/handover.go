@@ -226,6 +226,7 @@ func elsewhereAnswer(at zmsg.SessionRef) *wirepb.HandoverAnswer {
 
 // letGo hands over a session that is suspended, and marked as moving: nobody else ends it, or gives it to a client.
 func (g *Gate) letGo(s *Session, to zmsg.SessionRef, client *secret, answer func([]byte) error) {
+	s.tellState() // ahead of the word that it goes
 	ctx, cancel := context.WithTimeout(g.ctx, fenceTime)
 	g.cfg.Peers.Moves(ctx, s.ref, to)
 	cancel()

@@ -121,9 +121,14 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 		g.count.bindOld.Inc()
 		return ErrOldOwner
 	}
+	another := o.owner != b.Owner
 	o.owner = b.Owner
+	var news []*Session // to the owner
 	for _, ref := range b.Sessions {
 		if s := o.sessions[ref.ID]; s != nil && s.ref.Gen == ref.Gen {
+			if another {
+				news = append(news, s)
+			}
 			continue // also one that is about to end: that tells the new owner
 		}
 		s, err := g.session(ref)
@@ -140,6 +145,7 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 			continue
 		}
 		o.sessions[s.ref.ID] = s
+		news = append(news, s)
 		g.count.Bound.Inc()
 	}
 	if fresh && len(o.sessions) > 0 {
@@ -158,6 +164,9 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 	g.count.bindOK.Inc()
 	for _, x := range gone {
 		g.tellClosed(b.Owner, x.ref, "", x.how)
+	}
+	for _, s := range news {
+		s.tellAway(b.Owner)
 	}
 	return nil
 }

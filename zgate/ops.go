@@ -257,6 +257,7 @@ func (g *Gate) watch(s *Session, ref zmsg.SessionRef, actor zmsg.Address) (err e
 		if ended, err = s.watch(actor); err != nil {
 			return err
 		}
+		s.tellAway(actor)
 	}
 	if ended {
 		g.tellClosed(actor, ref, "", ending{closedLost, "the session has ended before"})

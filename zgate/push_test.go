@@ -469,6 +469,9 @@ func TestCloseFromEverywhere(t *testing.T) {
 	told := map[uint64]int{}
 	r := newRig(t, func(c *Config) {
 		c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+			if passing(m) {
+				return nil
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			told[m.Value.(*wirepb.SessionClosed).GetSession()]++

@@ -532,6 +532,7 @@ func (s *Session) back(old, c *conn) {
 	if g.cfg.Directory != nil {
 		g.rebinds.add(g, s) // the proof of its token is another
 	}
+	s.tellState()
 	g.log.Debug("session resumed", "session", s.ref.ID, "user", s.user)
 }
 

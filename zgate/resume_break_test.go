@@ -392,6 +392,9 @@ func TestAStormOfClients(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.ResumeWindow = time.Minute
 		c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+			if passing(m) {
+				return nil
+			}
 			if _, twice := told.LoadOrStore(m.Value.(*wirepb.SessionClosed).GetSession(), true); twice {
 				t.Error("told twice")
 			}

@@ -22,6 +22,9 @@ func TestComingBackFromEverywhere(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.CloseTimeout = time.Second
 		c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+			if passing(m) {
+				return nil
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			told[m.Value.(*wirepb.SessionClosed).GetSession()]++

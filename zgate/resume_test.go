@@ -132,6 +132,9 @@ func noClosed(t *testing.T) (change func(*Config), over func()) {
 	var done atomic.Bool
 	return func(c *Config) {
 		c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+			if passing(m) {
+				return nil
+			}
 			if !done.Load() {
 				t.Errorf("told of an end: %v", m.Value)
 			}
@@ -310,6 +313,9 @@ func TestResumeWindow(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.ResumeWindow = 20 * time.Minute
 		c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+			if passing(m) {
+				return nil
+			}
 			if e := m.Value.(*wirepb.SessionClosed); e.GetCode() != uint32(closedLost) || !strings.Contains(e.GetReason(), "did not come back within 20m0s") {
 				t.Errorf("%v", e)
 			}
@@ -370,6 +376,9 @@ func TestASuspendedSessionEnds(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.ResumeWindow = 100 * time.Millisecond
 		c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+			if passing(m) {
+				return nil
+			}
 			told <- m.Value.(*wirepb.SessionClosed)
 			m.Release()
 			return nil
@@ -618,6 +627,9 @@ func TestKickWhileAway(t *testing.T) {
 	var told atomic.Int32
 	r := newRig(t, func(c *Config) {
 		c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+			if passing(m) {
+				return nil
+			}
 			if e := m.Value.(*wirepb.SessionClosed); e.GetCode() != 4007 || e.GetReason() != "cheating" {
 				t.Errorf("%v", e)
 			}
@@ -750,6 +762,9 @@ func TestShutdownAndRejoinEndSuspendedSessions(t *testing.T) {
 		told := make(chan uint32, 10)
 		r := newRig(t, func(c *Config) {
 			c.Tell = func(_ zmsg.Address, m *zmsg.Message) error {
+				if passing(m) {
+					return nil
+				}
 				told <- m.Value.(*wirepb.SessionClosed).GetCode()
 				m.Release()
 				return nil

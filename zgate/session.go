@@ -59,6 +59,10 @@ type Session struct {
 	login    atomic.Uint64              // the number that the Directory gave it; 0: none yet
 	routes   atomic.Pointer[[]ownRoute] // by message id, nil: there are none; written with mu
 
+	telling sync.Mutex // ahead of all other locks: who tells of the session's states holds it
+	away    bool       // guarded by telling: what they were told last
+	awayHow *ending    // guarded by telling: how the connection ended; nil: not away
+
 	mu       sync.Mutex // of what follows; before the locks of groups, behind those of bound objects
 	groups   map[string]*group
 	watchers []zmsg.Address
@@ -326,6 +330,8 @@ func (s *Session) end(how ending) {
 			g.requestDone()
 		}
 	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	s.mu.Lock()
 	s.ended = true
 	groups, watchers, objects := s.groups, s.watchers, s.objects

@@ -248,7 +248,7 @@ func (n *Node) onActor(to uint64, m *zmsg.Message) {
 // onTells is onActor for one-way messages that came one behind the other.
 func (n *Node) onTells(to uint64, a *zmsg.Arrival, list []zmsg.Told) {
 	for len(list) > 0 {
-		k := slices.IndexFunc(list, func(t zmsg.Told) bool { return t.ID == zmsg.SessionClosedID || t.ID == zmsg.SessionMovedID })
+		k := slices.IndexFunc(list, func(t zmsg.Told) bool { return zmsg.SessionEvent(t.ID) })
 		if k == 0 {
 			n.onActor(to, zmsg.OpenMessage(a, list[0]))
 			list = list[1:]

@@ -470,6 +470,13 @@ func (s *sessions) watchOp(w watch, op wirepb.SessionOp) error {
 	})
 }
 
+// watching reports whether there is such a watch.
+func (s *sessions) watching(w watch) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.watches[w.session.Gate][w.session], func(x watcher) bool { return x.actor == w.actor })
+}
+
 // forget removes a watch and reports whether it was there.
 func (s *sessions) forget(w watch) bool {
 	s.mu.Lock()
@@ -487,6 +494,9 @@ func (s *sessions) arrived(actor uint64, m *zmsg.Message) bool {
 			s.moves.moved(from, to, nil, nil)
 		}
 		return false // it tells the actor
+	}
+	if m.ID == zmsg.SessionSuspendedID || m.ID == zmsg.SessionResumedID {
+		return m.Client || s.watching(watch{m.Session, actor}) // else it is told of its end already, or by another name
 	}
 	if m.ID != zmsg.SessionClosedID {
 		return true

@@ -266,7 +266,7 @@ func (k Kind[S]) spec() (*kind, error) {
 			continue
 		}
 		id := h.h.ID()
-		if id == zmsg.SessionClosedID || id == zmsg.SessionMovedID {
+		if zmsg.SessionEvent(id) {
 			closed, moved = closed || id == zmsg.SessionClosedID, moved || id == zmsg.SessionMovedID // they come by the actor's id, never by routing
 			shared.handlers = append(shared.handlers, h.h)
 			continue

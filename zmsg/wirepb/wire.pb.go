@@ -2792,6 +2792,185 @@ func (x *SessionMoved) GetNewGateEpoch() uint64 {
 	return 0
 }
 
+// SessionSuspended tells an actor that a session it watches, or an object that it is bound to, has no client for now: it is kept, and may be pushed to. SessionResumed, SessionMoved
+// or SessionClosed follows.
+type SessionSuspended struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Generation    uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	GateEpoch     uint64                 `protobuf:"varint,4,opt,name=gate_epoch,json=gateEpoch,proto3" json:"gate_epoch,omitempty"`
+	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	Code          uint32                 `protobuf:"varint,6,opt,name=code,proto3" json:"code,omitempty"` // how its connection ended: a websocket close code
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	WindowMs      uint32                 `protobuf:"varint,8,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // how long it is kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionSuspended) Reset() {
+	*x = SessionSuspended{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionSuspended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionSuspended) ProtoMessage() {}
+
+func (x *SessionSuspended) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionSuspended.ProtoReflect.Descriptor instead.
+func (*SessionSuspended) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SessionSuspended) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *SessionSuspended) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *SessionSuspended) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *SessionSuspended) GetGateEpoch() uint64 {
+	if x != nil {
+		return x.GateEpoch
+	}
+	return 0
+}
+
+func (x *SessionSuspended) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SessionSuspended) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *SessionSuspended) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SessionSuspended) GetWindowMs() uint32 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+// SessionResumed tells that its client is back.
+type SessionResumed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       uint64                 `protobuf:"varint,1,opt,name=session,proto3" json:"session,omitempty"`
+	Generation    uint32                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	GateEpoch     uint64                 `protobuf:"varint,4,opt,name=gate_epoch,json=gateEpoch,proto3" json:"gate_epoch,omitempty"`
+	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionResumed) Reset() {
+	*x = SessionResumed{}
+	mi := &file_zgame_v1_wire_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionResumed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionResumed) ProtoMessage() {}
+
+func (x *SessionResumed) ProtoReflect() protoreflect.Message {
+	mi := &file_zgame_v1_wire_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionResumed.ProtoReflect.Descriptor instead.
+func (*SessionResumed) Descriptor() ([]byte, []int) {
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SessionResumed) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *SessionResumed) GetGeneration() uint32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *SessionResumed) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *SessionResumed) GetGateEpoch() uint64 {
+	if x != nil {
+		return x.GateEpoch
+	}
+	return 0
+}
+
+func (x *SessionResumed) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 // SessionClosed tells an actor that a session it watches has ended.
 type SessionClosed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2808,7 +2987,7 @@ type SessionClosed struct {
 
 func (x *SessionClosed) Reset() {
 	*x = SessionClosed{}
-	mi := &file_zgame_v1_wire_proto_msgTypes[27]
+	mi := &file_zgame_v1_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +2999,7 @@ func (x *SessionClosed) String() string {
 func (*SessionClosed) ProtoMessage() {}
 
 func (x *SessionClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_zgame_v1_wire_proto_msgTypes[27]
+	mi := &file_zgame_v1_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +3012,7 @@ func (x *SessionClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosed.ProtoReflect.Descriptor instead.
 func (*SessionClosed) Descriptor() ([]byte, []int) {
-	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{27}
+	return file_zgame_v1_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionClosed) GetSession() uint64 {
@@ -3113,7 +3292,28 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"gate_epoch\x18\x04 \x01(\x04R\tgateEpoch\x12%\n" +
 	"\x0enew_generation\x18\x05 \x01(\rR\rnewGeneration\x12\x19\n" +
 	"\bnew_gate\x18\x06 \x01(\tR\anewGate\x12$\n" +
-	"\x0enew_gate_epoch\x18\a \x01(\x04R\fnewGateEpoch:\x04\xe0\xe0\x18\r\"\xc2\x01\n" +
+	"\x0enew_gate_epoch\x18\a \x01(\x04R\fnewGateEpoch:\x04\xe0\xe0\x18\r\"\xe2\x01\n" +
+	"\x10SessionSuspended\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\rR\n" +
+	"generation\x12\x12\n" +
+	"\x04gate\x18\x03 \x01(\tR\x04gate\x12\x1d\n" +
+	"\n" +
+	"gate_epoch\x18\x04 \x01(\x04R\tgateEpoch\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\x12\x12\n" +
+	"\x04code\x18\x06 \x01(\rR\x04code\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1b\n" +
+	"\twindow_ms\x18\b \x01(\rR\bwindowMs:\x04\xe0\xe0\x18\x0e\"\x97\x01\n" +
+	"\x0eSessionResumed\x12\x18\n" +
+	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\rR\n" +
+	"generation\x12\x12\n" +
+	"\x04gate\x18\x03 \x01(\tR\x04gate\x12\x1d\n" +
+	"\n" +
+	"gate_epoch\x18\x04 \x01(\x04R\tgateEpoch\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user:\x04\xe0\xe0\x18\x0f\"\xc2\x01\n" +
 	"\rSessionClosed\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1e\n" +
 	"\n" +
@@ -3182,48 +3382,50 @@ func file_zgame_v1_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_zgame_v1_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_zgame_v1_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_zgame_v1_wire_proto_goTypes = []any{
-	(FrameKind)(0),          // 0: zgame.v1.FrameKind
-	(ResumeRefusal)(0),      // 1: zgame.v1.ResumeRefusal
-	(EnvelopeKind)(0),       // 2: zgame.v1.EnvelopeKind
-	(SessionOp)(0),          // 3: zgame.v1.SessionOp
-	(HandoverResult)(0),     // 4: zgame.v1.HandoverResult
-	(*Packet)(nil),          // 5: zgame.v1.Packet
-	(*Frame)(nil),           // 6: zgame.v1.Frame
-	(*Control)(nil),         // 7: zgame.v1.Control
-	(*Hello)(nil),           // 8: zgame.v1.Hello
-	(*Welcome)(nil),         // 9: zgame.v1.Welcome
-	(*Ping)(nil),            // 10: zgame.v1.Ping
-	(*Pong)(nil),            // 11: zgame.v1.Pong
-	(*Ack)(nil),             // 12: zgame.v1.Ack
-	(*Goaway)(nil),          // 13: zgame.v1.Goaway
-	(*Closing)(nil),         // 14: zgame.v1.Closing
-	(*Gap)(nil),             // 15: zgame.v1.Gap
-	(*Warning)(nil),         // 16: zgame.v1.Warning
-	(*Batch)(nil),           // 17: zgame.v1.Batch
-	(*Envelope)(nil),        // 18: zgame.v1.Envelope
-	(*Binding)(nil),         // 19: zgame.v1.Binding
-	(*SessionRoute)(nil),    // 20: zgame.v1.SessionRoute
-	(*ObjectKey)(nil),       // 21: zgame.v1.ObjectKey
-	(*HandoverAsk)(nil),     // 22: zgame.v1.HandoverAsk
-	(*HandoverAnswer)(nil),  // 23: zgame.v1.HandoverAnswer
-	(*SessionState)(nil),    // 24: zgame.v1.SessionState
-	(*Published)(nil),       // 25: zgame.v1.Published
-	(*KeptRecord)(nil),      // 26: zgame.v1.KeptRecord
-	(*WaitingPush)(nil),     // 27: zgame.v1.WaitingPush
-	(*PendingRequest)(nil),  // 28: zgame.v1.PendingRequest
-	(*BoundTo)(nil),         // 29: zgame.v1.BoundTo
-	(*MovesTo)(nil),         // 30: zgame.v1.MovesTo
-	(*SessionMoved)(nil),    // 31: zgame.v1.SessionMoved
-	(*SessionClosed)(nil),   // 32: zgame.v1.SessionClosed
-	(*structpb.Struct)(nil), // 33: google.protobuf.Struct
+	(FrameKind)(0),           // 0: zgame.v1.FrameKind
+	(ResumeRefusal)(0),       // 1: zgame.v1.ResumeRefusal
+	(EnvelopeKind)(0),        // 2: zgame.v1.EnvelopeKind
+	(SessionOp)(0),           // 3: zgame.v1.SessionOp
+	(HandoverResult)(0),      // 4: zgame.v1.HandoverResult
+	(*Packet)(nil),           // 5: zgame.v1.Packet
+	(*Frame)(nil),            // 6: zgame.v1.Frame
+	(*Control)(nil),          // 7: zgame.v1.Control
+	(*Hello)(nil),            // 8: zgame.v1.Hello
+	(*Welcome)(nil),          // 9: zgame.v1.Welcome
+	(*Ping)(nil),             // 10: zgame.v1.Ping
+	(*Pong)(nil),             // 11: zgame.v1.Pong
+	(*Ack)(nil),              // 12: zgame.v1.Ack
+	(*Goaway)(nil),           // 13: zgame.v1.Goaway
+	(*Closing)(nil),          // 14: zgame.v1.Closing
+	(*Gap)(nil),              // 15: zgame.v1.Gap
+	(*Warning)(nil),          // 16: zgame.v1.Warning
+	(*Batch)(nil),            // 17: zgame.v1.Batch
+	(*Envelope)(nil),         // 18: zgame.v1.Envelope
+	(*Binding)(nil),          // 19: zgame.v1.Binding
+	(*SessionRoute)(nil),     // 20: zgame.v1.SessionRoute
+	(*ObjectKey)(nil),        // 21: zgame.v1.ObjectKey
+	(*HandoverAsk)(nil),      // 22: zgame.v1.HandoverAsk
+	(*HandoverAnswer)(nil),   // 23: zgame.v1.HandoverAnswer
+	(*SessionState)(nil),     // 24: zgame.v1.SessionState
+	(*Published)(nil),        // 25: zgame.v1.Published
+	(*KeptRecord)(nil),       // 26: zgame.v1.KeptRecord
+	(*WaitingPush)(nil),      // 27: zgame.v1.WaitingPush
+	(*PendingRequest)(nil),   // 28: zgame.v1.PendingRequest
+	(*BoundTo)(nil),          // 29: zgame.v1.BoundTo
+	(*MovesTo)(nil),          // 30: zgame.v1.MovesTo
+	(*SessionMoved)(nil),     // 31: zgame.v1.SessionMoved
+	(*SessionSuspended)(nil), // 32: zgame.v1.SessionSuspended
+	(*SessionResumed)(nil),   // 33: zgame.v1.SessionResumed
+	(*SessionClosed)(nil),    // 34: zgame.v1.SessionClosed
+	(*structpb.Struct)(nil),  // 35: google.protobuf.Struct
 }
 var file_zgame_v1_wire_proto_depIdxs = []int32{
 	6,  // 0: zgame.v1.Packet.frames:type_name -> zgame.v1.Frame
 	0,  // 1: zgame.v1.Frame.kind:type_name -> zgame.v1.FrameKind
 	7,  // 2: zgame.v1.Frame.control:type_name -> zgame.v1.Control
-	33, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
+	35, // 3: zgame.v1.Frame.json:type_name -> google.protobuf.Struct
 	8,  // 4: zgame.v1.Control.hello:type_name -> zgame.v1.Hello
 	9,  // 5: zgame.v1.Control.welcome:type_name -> zgame.v1.Welcome
 	10, // 6: zgame.v1.Control.ping:type_name -> zgame.v1.Ping
@@ -3277,7 +3479,7 @@ func file_zgame_v1_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zgame_v1_wire_proto_rawDesc), len(file_zgame_v1_wire_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
