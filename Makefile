@@ -51,6 +51,7 @@ proto: ## compile the .proto files to Go
 	$(PROTO_GO) -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto zgame/user/v1/presence.proto
 	$(PROTO_GO) -I proto,examples/chat/proto chat/chat.proto
 	$(PROTO_GO) -I proto,examples/friend/proto friend/friend.proto
+	$(PROTO_GO) -I proto,examples/game/proto game/game.proto
 	$(PROTO_GO) -I proto,bench/proto bench/bench.proto
 	$(PROTO_GO) -I proto,test/chaos/proto chaos/chaos.proto
 
@@ -58,15 +59,17 @@ proto-check: ## fail when generated Go differs from the .proto files
 	$(PROTO_GO) -check -I proto zgame/options.proto zgame/v1/wire.proto zgame/store/v1/record.proto zgame/router/v1/handoff.proto zgame/user/v1/user.proto zgame/user/v1/presence.proto
 	$(PROTO_GO) -check -I proto,examples/chat/proto chat/chat.proto
 	$(PROTO_GO) -check -I proto,examples/friend/proto friend/friend.proto
+	$(PROTO_GO) -check -I proto,examples/game/proto game/game.proto
 	$(PROTO_GO) -check -I proto,bench/proto bench/bench.proto
 	$(PROTO_GO) -check -I proto,test/chaos/proto chaos/chaos.proto
 
 web: ts-install ## rebuild generated TypeScript and the page bundles from their sources
-	cd clients/ts && node scripts/gen.mjs && node scripts/bundle.mjs ../../examples/web/app.ts ../../examples/web/dist/
+	cd clients/ts && node scripts/gen.mjs && node scripts/bundle.mjs ../../examples/web/app.ts ../../examples/web/dist/ && node scripts/bundle.mjs ../../examples/game/web/app.ts ../../examples/game/web/dist/
 
 web-check: ts-install ## TypeScript: type check, tests, and committed bundles equal to their sources
 	cd clients/ts && node scripts/gen.mjs --check && npm run --silent typecheck && npm test --silent
 	cd clients/ts && node scripts/bundle.mjs ../../examples/web/app.ts ../../examples/web/dist/ --check
+	cd clients/ts && node scripts/bundle.mjs ../../examples/game/web/app.ts ../../examples/game/web/dist/ --check
 
 ts-install:
 	cd clients/ts && npm ci --no-audit --no-fund --silent
@@ -106,6 +109,9 @@ bench-smoke: ## every benchmark once
 	$(MAKE) bench-bus BUS='-rounds 1 -time 20ms'
 	$(MAKE) bench-gate GATE='-rounds 1 -time 20ms -scale 50 -idle 200ms -stream 10'
 
+ten-minutes: ## what a newcomer does in the first ten minutes, in a fresh directory, each step timed
+	cd test && go test -count=1 -v -run TestTenMinutes ./scaffold
+
 docs: ## links between the documents lead somewhere
 	go test ./internal/doctest
 
@@ -126,4 +132,4 @@ ci: ## everything CI runs; what needs the browser or Node is installed by .ci/ru
 	$(MAKE) fuzz
 	$(MAKE) bench-smoke
 
-.PHONY: help build cross test race chaos lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-transfer bench-gate bench-smoke docs vuln clean ci
+.PHONY: help build cross test race chaos lint proto proto-check web web-check ts-install browser-test fuzz bench bench-peers bench-bus bench-transfer bench-gate bench-smoke ten-minutes docs vuln clean ci

@@ -149,8 +149,8 @@ func sendAdmin(ctx context.Context, address, method, path string, body io.Reader
 	return nil, errors.Join(&statusError{res.StatusCode, strings.TrimSpace(string(text))}, err)
 }
 
-// parseWords parses flags and the words among them, least to most of them; expected says which.
-func parseWords(flags *flag.FlagSet, env Env, args []string, expected string, least, most int) (words []string, err error) {
+// ParseWords parses a command's flags and the words among them, least to most of them; expected says which.
+func ParseWords(flags *flag.FlagSet, env Env, args []string, expected string, least, most int) (words []string, err error) {
 	for {
 		if err := parseFlags(flags, env, args); err != nil {
 			return nil, err

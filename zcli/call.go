@@ -25,7 +25,7 @@ func callCommand() Command {
 					"message would, also to handlers that clients may not call. Nodes must have admin.call set.\n"+keyText)
 			object := flags.String("object", "", "KEY of the object that it is for, where the message does not say")
 			user := flags.String("user", "", "on behalf of whom; handlers believe it")
-			words, err := parseWords(flags, env, args, "MESSAGE, and maybe its fields in JSON", 1, 2)
+			words, err := ParseWords(flags, env, args, "MESSAGE, and maybe its fields in JSON", 1, 2)
 			if err != nil {
 				return err
 			}

@@ -38,7 +38,7 @@ func drainCommand() Command {
 				"2: wrong use; 3: it has stopped, and objects were left that could be neither moved nor saved in time; 4: not over within --timeout.")
 			at := adminFlags(flags, "the node's admin port")
 			timeout := flags.Duration("timeout", 5*time.Minute, "how long to wait for the end")
-			words, err := parseWords(flags, env, args, "one NODE, the id of a node", 1, 1)
+			words, err := ParseWords(flags, env, args, "one NODE, the id of a node", 1, 1)
 			if err != nil {
 				return err
 			}

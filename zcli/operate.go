@@ -49,7 +49,7 @@ func inspectCommand() Command {
 			flags, at, timeout := operation(env, "inspect", "inspect [actors [MATCH] | object KEY | user USER] [--follow]",
 				"Without words: the nodes. actors: those with the fullest mailboxes, of those whose name or type has MATCH in it, and who has failed lately. "+keyText)
 			follow := flags.Bool("follow", false, "print what the user asks for, or the object handles, as it happens: each request with all that it leads to, at all nodes (trace.enabled)")
-			words, err := parseWords(flags, env, args, inspectWords, 0, 2)
+			words, err := ParseWords(flags, env, args, inspectWords, 0, 2)
 			if err != nil {
 				return err
 			}
@@ -264,7 +264,7 @@ func moveCommand() Command {
 		Help: "move an object to another node, while it is being used",
 		Run: func(ctx context.Context, env Env, args []string) error {
 			flags, at, timeout := operation(env, "move", "move KEY NODE", keyText+"\nNODE is the id of the node that is to have it.")
-			words, err := parseWords(flags, env, args, "KEY and NODE", 2, 2)
+			words, err := ParseWords(flags, env, args, "KEY and NODE", 2, 2)
 			if err != nil {
 				return err
 			}
@@ -322,7 +322,7 @@ func kickCommand() Command {
 			flags, at, timeout := operation(env, "kick", "kick USER", "The client reads code and text as the last thing, behind what was sent to it before.\nExit code 1 where the user is not logged in.")
 			code := flags.Uint("code", 4000, "close code, 4000 to 4999: what it means is between the program and its clients")
 			text := flags.String("text", "", "what the client's user is told")
-			words, err := parseWords(flags, env, args, "one USER", 1, 1)
+			words, err := ParseWords(flags, env, args, "one USER", 1, 1)
 			if err != nil {
 				return err
 			}

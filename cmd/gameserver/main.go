@@ -3,11 +3,13 @@ package main
 
 import (
 	"zgame/examples"
+	"zgame/examples/chat/bots"
 	"zgame/zbots"
 	"zgame/zcli"
 	"zgame/zcli/gen"
+	"zgame/zcli/scaffold"
 )
 
 func main() {
-	zcli.Main(examples.App(), zcli.Services(), gen.Command(), zbots.Command(examples.Bots()...))
+	zcli.Main(examples.App(), scaffold.Command(examples.Samples()...), gen.Command(), zcli.Services(), zbots.Command(bots.Scripts()...))
 }

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -633,7 +635,11 @@ func (g *told) until(t *testing.T, room string, want []string) {
 // golden returns the bytes of a packet of the golden frames that hold every client language to the same wire.
 func golden(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile("../../zmsg/testdata/golden/golden.json")
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "zgame").Output() // elsewhere, where this is a copy
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "zmsg", "testdata", "golden", "golden.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,8 @@ var arrows = map[string][]string{
 	"internal/doctor":     {"zmsg", "zdiscovery"},
 	"internal/esgen":      {},
 	"internal/protobuild": {"proto"},
-	"zcli/gen":            {"zmsg", "zcli", "znode", "internal/esgen", "internal/protobuild"},
+	"zcli/gen":            {"zmsg", "zcli", "internal/esgen", "internal/protobuild"},
+	"zcli/scaffold":       {"zcli", "zcli/gen"},
 	"proto":               {},
 	"internal/settings":   {},
 }

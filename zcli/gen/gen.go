@@ -20,7 +20,6 @@ import (
 	"zgame/internal/protobuild"
 	"zgame/zcli"
 	"zgame/zmsg"
-	"zgame/znode"
 )
 
 // Command is `gen`, for zcli.Main.
@@ -103,7 +102,7 @@ func (o *options) generate(ctx context.Context, env zcli.Env) error {
 		if o.ts == "" {
 			break
 		}
-		text, err := esgen.Generate(fd, esgen.Options{Header: env.Name + " gen " + znode.Version(), Rewrite: o.rewrite})
+		text, err := esgen.Generate(fd, esgen.Options{Header: "gameserver gen", Rewrite: o.rewrite})
 		if err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@ const targets = out ? [{ out: resolve(out), include: resolve(include), files, pa
   },
   { out: "examples/web/gen", include: "proto,examples/chat/proto", files: ["chat/chat.proto"], parameter: fromPackage },
   { out: "examples/web/gen", include: "proto,examples/friend/proto", files: ["friend/friend.proto"], parameter: fromPackage },
+  { out: "examples/game/web/gen", include: "proto,examples/game/proto", files: ["game/game.proto"], parameter: fromPackage },
 ];
 
 const check = process.argv.includes("--check");

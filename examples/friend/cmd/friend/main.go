@@ -6,4 +6,4 @@ import (
 	"zgame/zcli"
 )
 
-func main() { zcli.Main(friend.App()) }
+func main() { zcli.Main(friend.App(), zcli.Services()) }

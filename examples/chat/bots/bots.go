@@ -1,4 +1,5 @@
-package examples
+// Package bots has the scripts of the chat example for the command bots.
+package bots
 
 import (
 	"context"
@@ -10,8 +11,8 @@ import (
 	"zgame/zclient"
 )
 
-// Bots are scripts for the command bots: people who talk.
-func Bots() []zbots.Script {
+// Scripts are people who talk.
+func Scripts() []zbots.Script {
 	return []zbots.Script{{Name: "talk", Help: "ten people in each room say a line every two seconds", Run: talk}}
 }
 
