@@ -72,6 +72,8 @@ type Handlers struct {
 	// Control gets what nodes tell each other (SendControl). e is valid during the call only. It returns false for what is
 	// not of this wire, which the link counts and logs.
 	Control func(e *zmsg.Envelope, from zmsg.NodeRef) bool
+	// Nobody, if it is set, is told that what was sent to a node has reached nobody: no process with its name and epoch is at the bus. It must not block.
+	Nobody func(node zmsg.NodeRef)
 }
 
 const maxRequestsLimit = 1 << slotBits

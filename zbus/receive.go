@@ -450,6 +450,9 @@ func (l *Link) nobody(notice string) {
 	l.counts.drop("no_responders", int(oneWay))
 	if ln != nil {
 		l.warn("nobody", "envelopes reached nobody", "peer", ln.node.String(), "count", uint64(len(list))+oneWay)
+		if h := l.cfg.Handlers.Nobody; h != nil {
+			h(ln.node)
+		}
 	}
 }
 

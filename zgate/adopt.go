@@ -25,10 +25,18 @@ func (g *Gate) adopted(c *conn, user string, h *wirepb.Hello, t *token) (*Sessio
 		turned := turnedAway(a)
 		return nil, granted, &turned
 	}
+	s.adoptedBy(t)
 	g.count.Gaps.Inc()
 	s.open(c, s.welcome(true, granted), &wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{First: h.GetLastPush() + 1}}})
 	g.log.Debug("session of another gate resumed", "session", ref.ID, "user", user, "gate", t.ref.Gate.String())
 	return s, granted, nil
+}
+
+// adoptedBy has the client that has brought t, and for which the Directory has spoken, come back with it once more: its Welcome may be lost.
+func (s *Session) adoptedBy(t *token) {
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	s.resume.secrets, s.resume.shown = secrets{t.secret, *s.resume.secrets.newest()}, true
 }
 
 // undo takes back startSession for a connection that is to have another session.

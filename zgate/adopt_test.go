@@ -64,16 +64,16 @@ func TestSessionOfAnotherGateGoesOn(t *testing.T) {
 			t.Errorf("request %d: %+v", x.seq, f)
 		}
 	}
-	// The same token once more: the session is here by now.
-	other := r.dial(dialing{})
-	if w := other.comeBack("ann", &wirepb.Hello{Resume: elsewhere.String()}); w.GetResumed() || w.GetSession() == 77 {
-		t.Errorf("a token that was used: %v", w)
-	}
 	// It resumes here as any other, and the directory hears of its new proof.
 	before := d.logins()[0].Proof
 	c.control(&wirepb.Control{Control: &wirepb.Control_Ack{Ack: &wirepb.Ack{Push: 13}}})
 	c.send(request(idEcho, 8, "x")) // its answer says that the Ack has come
 	c.next()
+	// The token of the gate before once more: the client has shown that it has a newer one.
+	other := r.dial(dialing{})
+	if w := other.comeBack("ann", &wirepb.Hello{Resume: elsewhere.String()}); w.GetResumed() || w.GetSession() == 77 {
+		t.Errorf("a token that was used: %v", w)
+	}
 	c.ws.end()
 	again := r.dial(dialing{})
 	if w := again.comeBack("ann", &wirepb.Hello{Resume: w.GetResume(), LastPush: 13, LastSeq: 8}); !w.GetResumed() || w.GetGeneration() != 5 {
@@ -84,6 +84,22 @@ func TestSessionOfAnotherGateGoesOn(t *testing.T) {
 		l := all[len(all)-1]
 		return l.Number == 9 && l.Session == c.ref() && !bytes.Equal(l.Proof, before)
 	})
+}
+
+// The Welcome of a session that goes on is lost with its connection: the client comes with the token that it has, and goes on.
+func TestWelcomeOfAnotherGateIsLost(t *testing.T) {
+	t.Parallel()
+	r := directoryRig(t, &directory{bind: func(context.Context, zmsg.Login) (uint64, zmsg.Admission, error) { return 1, zmsg.Admitted, nil }})
+	c := r.dial(dialing{})
+	hello := &wirepb.Hello{Resume: elsewhere.String(), LastPush: 12, LastSeq: 5}
+	if w := c.comeBack("ann", hello); !w.GetResumed() {
+		t.Fatalf("welcome is %v", w)
+	}
+	c.ws.end()
+	c = r.dial(dialing{})
+	if w := c.comeBack("ann", hello); !w.GetResumed() || w.GetSession() != 77 || w.GetGeneration() != 5 {
+		t.Errorf("welcome is %v", w)
+	}
 }
 
 // A session that the directory does not know is a new one, and the client is told so; it leaves nothing behind.

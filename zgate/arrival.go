@@ -31,8 +31,6 @@ func (s *Session) doEarly() bool {
 // arrival is a session that another gate is asked for. It has a name and its place in the table, but no state: what comes for it waits, and is
 // done in its order when the state is there. Guarded by the lock of the session's connection, which is none that anybody is at.
 type arrival struct {
-	instead *Session // whose place in the table it has taken; nil: nobody's; guarded by the table
-
 	pushes []*encoded
 	bytes  int      // of pushes
 	lost   bool     // some are missing: the client is told of a gap
@@ -76,6 +74,15 @@ func (s *Session) pushLaterLocked(e *encoded) {
 	a.bytes += x.weight()
 }
 
+// lacks has the client be told of a gap: what has come for the session ahead of its place here was dropped.
+func (s *Session) lacks() {
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	if a := s.resume.arrival; a != nil {
+		a.lost = true
+	}
+}
+
 // later has do done when the session's state is there; false: it is.
 func (s *Session) later(do func()) bool {
 	if s.resume == nil || !s.resume.arriving.Load() {
@@ -88,6 +95,7 @@ func (s *Session) later(do func()) bool {
 	case a == nil:
 		return false
 	case len(a.ops) >= s.g.cfg.KeepCount:
+		a.lost = true
 		s.g.count.dropKept.Inc()
 	default:
 		a.ops = append(a.ops, do)
@@ -96,7 +104,7 @@ func (s *Session) later(do func()) bool {
 }
 
 // settle makes w the session's state, and does what has waited: it is suspended then, for its client to come back. false: it is no longer waited for.
-func (s *Session) settle(w *wirepb.SessionState, before *token) bool {
+func (s *Session) settle(w *wirepb.SessionState, before zmsg.SessionRef) bool {
 	g, c := s.g, s.lock()
 	if s.state != stateComing {
 		c.q.mu.Unlock()
@@ -104,19 +112,20 @@ func (s *Session) settle(w *wirepb.SessionState, before *token) bool {
 	}
 	r := s.resume
 	s.importLocked(c, w)
-	r.secret = before.secret
 	r.until = g.now() + int64(r.window)
 	s.state = stateSuspended
 	g.suspended.Add(1)
 	g.count.Suspended.Inc()
 	for _, p := range r.arrival.pushes {
-		_ = s.awayLocked(c, p)
+		if !s.overlapsLocked(p) {
+			_ = s.awayLocked(c, p)
+		}
 	}
 	r.arrival.pushes = nil
 	if r.arrival.lost {
 		r.log.Miss(s.pushes)
 	}
-	instead := r.arrival.instead
+	instead := r.instead.Swap(nil)
 	c.q.mu.Unlock()
 	for _, b := range w.GetObjects() {
 		g.objects.arrive(s, b)
@@ -129,7 +138,7 @@ func (s *Session) settle(w *wirepb.SessionState, before *token) bool {
 	}
 	g.wheel.schedule(&c.timer, min(s.requests.next(), g.now()+int64(r.window)))
 	g.count.handTaken.Inc()
-	s.sayTaken(before.ref, there, n)
+	s.sayTaken(before, there, n)
 	if g.cfg.Directory != nil {
 		g.rebinds.add(g, s)
 	}
@@ -151,7 +160,7 @@ func (s *Session) joinAgain(groups []string) (there <-chan struct{}, n int) {
 func (s *Session) joining() bool {
 	c := s.lock()
 	defer c.q.mu.Unlock()
-	return s.resume != nil && s.resume.overlap != nil
+	return s.resume != nil && s.resume.passing.Load()
 }
 
 // sayTaken tells the gate before when all that is published to the session's groups arrives here.
@@ -187,16 +196,14 @@ func (s *Session) notCome() {
 		return
 	}
 	s.state, s.resume.failed = stateEnded, true
-	n, instead := len(s.resume.arrival.pushes)+len(s.resume.arrival.ops), s.resume.arrival.instead
+	dropped := len(s.resume.arrival.pushes) + len(s.resume.arrival.ops)
 	s.resume.arrival = nil
 	s.resume.arriving.Store(false)
 	s.wakeLocked()
 	c.q.mu.Unlock()
-	if n > 0 {
-		g.count.dropNoSession.Add(float64(n))
-	}
-	g.sessions.restore(s, instead)
+	g.sessions.restore(s, s.resume.instead.Load())
 	g.count.Sessions.Dec()
+	g.count.dropNoSession.Add(float64(dropped))
 }
 
 // fetch asks the gate where a session is for it. It returns the session, which is suspended then; or where it is; or why the client does not get it back.
@@ -234,7 +241,7 @@ func (g *Gate) fetch(c *conn, at zmsg.SessionRef, cl *claim, window time.Duratio
 				s.notCome()
 				return nil, next, refusedInvalid, nil
 			}
-			if !s.settle(a.GetState(), &token{at, cl.secret}) {
+			if !s.settle(a.GetState(), at) {
 				return nil, ref, granted, nil // another answer was there first
 			}
 			return s, next, granted, nil
@@ -276,21 +283,20 @@ func (g *Gate) HandedLate(ref zmsg.SessionRef, answer []byte) {
 	w := a.GetState()
 	own := zmsg.SessionRef{Gate: g.self.Ref(), ID: ref.ID, Gen: ref.Gen + 1}
 	window := min(g.cfg.ResumeWindow, time.Duration(w.GetWindowMs())*time.Millisecond)
-	t := token{ref: ref}
-	copy(t.secret[:], w.GetSecret())
 	var s *Session
 	if !g.past.has(ref.ID) {
 		s, _ = g.coming(w.GetUser(), ref, own, w.GetText(), window)
 	}
 	if s != nil {
-		if s.settle(w, &t) {
+		s.lacks()
+		if s.settle(w, ref) {
 			s.tellState() // nobody is about to take it
 		}
 		return
 	}
 	switch s = g.sessions.get(ref.ID); {
 	case s == nil || s.ref != own: // it went on without
-	case s.settle(w, &t): // it is asked for again
+	case s.settle(w, ref): // it is asked for again
 		return
 	case s.joining(): // the same answer once more
 		return

@@ -89,7 +89,10 @@ func (g *Gate) askDirectory(ctx context.Context, s *Session, before *token) (num
 	l := zmsg.Login{User: s.user, Session: s.ref, Number: s.login.Load(), Most: max(0, g.cfg.UserSessions), Refuse: g.cfg.SecondLogin == RefuseNewest}
 	if s.resume != nil {
 		own := s.lock()
-		l.Window, l.Proof = s.resume.window, s.resume.secret.proof()
+		l.Window = s.resume.window
+		if len(s.resume.secrets) > 0 { // else it is just coming
+			l.Proof = s.resume.secrets.newest().proof()
+		}
 		own.q.mu.Unlock()
 	}
 	if s.resume != nil && before == nil && s.resume.came != nil { // handed over: the directory may not know it by this name yet
@@ -173,11 +176,7 @@ func (r *rebinds) forget(s *Session) {
 func (g *Gate) enlist() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.draining.Load() {
-		return false
-	}
-	g.wg.Add(1)
-	return true
+	return !g.draining.Load() && g.beginLocked()
 }
 
 // rebind makes sessions known to the Directory again, one after the other.

@@ -86,8 +86,8 @@ type Gate struct {
 	accepts  bucket
 	started  bool
 
-	deafToAsks bool // no other gate is answered any more
-	asks       int  // that are being answered
+	counted bool // Shutdown waits for the goroutines that there are: none begins any more but by one of them
+	asks    int  // of other gates that are being answered
 }
 
 // New makes a gate; Start opens it. The error names every fault of cfg.
@@ -471,7 +471,7 @@ func (g *Gate) Shutdown(ctx context.Context) error {
 		s.closeAway(CloseShutdown, "shutting down")
 	}
 	g.mu.Lock()
-	g.deafToAsks = true
+	g.counted = true
 	g.mu.Unlock()
 
 	// Owned by this call; ends when all others have.
@@ -547,6 +547,22 @@ func (g *Gate) hasGone() {
 		default:
 		}
 	}
+}
+
+// begin counts a goroutine, or a call, that Shutdown is to wait for; false: it waits already, and what was to be done is not worth it any more. For who
+// may be called from outside, or by a clock; whoever runs in a goroutine that counts adds to g.wg itself.
+func (g *Gate) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.beginLocked()
+}
+
+func (g *Gate) beginLocked() bool {
+	if g.counted {
+		return false
+	}
+	g.wg.Add(1)
+	return true
 }
 
 func (g *Gate) snapshotLocked() []*conn {

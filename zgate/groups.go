@@ -103,15 +103,18 @@ func (t *groups) join(s *Session, name string, done func(error)) error {
 		s.groups[name] = grp
 	}
 	effective := t.g.cfg.Groups == nil || grp.state == subscribed
+	var err error
 	if !effective {
-		if done != nil {
+		switch {
+		case !t.syncLocked(grp):
+			effective, err = true, ErrStopped // for good
+		case done != nil:
 			grp.waiters = append(grp.waiters, done)
 		}
-		t.syncLocked(grp)
 	}
 	grp.mu.Unlock()
 	if effective && done != nil {
-		done(nil)
+		done(err)
 	}
 	return nil
 }
@@ -138,8 +141,7 @@ func (t *groups) leave(grp *group, s *Session) {
 	if last > 0 {
 		return
 	}
-	if t.g.cfg.Groups != nil && (grp.state != unsubscribed || grp.syncing) {
-		t.syncLocked(grp)
+	if t.g.cfg.Groups != nil && (grp.state != unsubscribed || grp.syncing) && t.syncLocked(grp) {
 		return
 	}
 	t.forgetLocked(grp)
@@ -151,15 +153,18 @@ func (t *groups) forgetLocked(grp *group) {
 	t.g.count.Groups.Dec()
 }
 
-// syncLocked sees that the subscription becomes what the members want.
-func (t *groups) syncLocked(grp *group) {
+// syncLocked sees that the subscription becomes what the members want; false: it stays as it is, since the gate goes away, and the bus with it.
+func (t *groups) syncLocked(grp *group) bool {
 	if grp.syncing {
-		return
+		return true
+	}
+	if !t.g.begin() {
+		return false
 	}
 	grp.syncing = true
-	t.g.wg.Add(1)
 	// Owned by the group; ends when the subscription is what the members want, or with the gate; Shutdown waits for it.
 	go t.sync(grp)
+	return true
 }
 
 func (t *groups) sync(grp *group) {

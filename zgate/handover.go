@@ -7,11 +7,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"zgame/zgate/internal/keep"
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
 )
 
-// Peers is the way to the other gates, for sessions that go from one to another: docs/decisions/0026 draws it. Its methods may be called from many goroutines at once.
+// Peers is the way to the other gates, for sessions that go from one to another: docs/decisions/0029 draws it. Its methods may be called from many goroutines at once.
 type Peers interface {
 	// There reports whether a gate may answer: false where the list of nodes has lost it.
 	There(gate zmsg.NodeRef) bool
@@ -42,8 +43,8 @@ type movement struct {
 	to      zmsg.SessionRef
 	kick    ending // what is to end it there
 	state   []byte // the answer, until it has come; then nil
-	left    bool   // it is out of its groups, or about to be
 	settled bool   // the other gate has the answer
+	out     bool   // it is out of its groups
 	since   int64
 }
 
@@ -81,11 +82,11 @@ func (g *Gate) forward(to zmsg.SessionRef, e *zmsg.Envelope) error {
 
 // forwardLocked sends a push on. The session's last connection is locked.
 func (s *Session) forwardLocked(e *encoded) error {
-	r := s.resume
-	if e.pub.n != 0 && (r.moving.left || s.g.now()-r.moving.since > int64(publishOverlap)) {
+	m := s.resume.moving
+	if e.pub.n != 0 && !e.sentOn && s.g.now()-m.since > int64(publishOverlap) {
 		return nil // it comes there by itself
 	}
-	return s.g.forward(r.moving.to, &zmsg.Envelope{
+	return s.g.forward(m.to, &zmsg.Envelope{
 		Op: wirepb.SessionOp_SESSION_OP_PUSH, ID: e.id, Body: e.body, Class: e.class, Of: e.of, Owner: e.pub.node, PushNo: e.pub.n,
 	})
 }
@@ -110,13 +111,12 @@ func (g *Gate) HandOver(from zmsg.NodeRef, ref zmsg.SessionRef, ask []byte, answ
 		return
 	}
 	g.mu.Lock()
-	if g.deafToAsks || g.asks >= maxAsks {
+	if g.asks >= maxAsks || !g.beginLocked() {
 		g.mu.Unlock()
 		g.answerAsk(answer, &wirepb.HandoverAnswer{Result: wirepb.HandoverResult_HANDOVER_RESULT_BUSY})
 		return
 	}
 	g.asks++
-	g.wg.Add(1)
 	g.mu.Unlock()
 	// Owned by the gate; ends within HandoverTime and fenceTime; Shutdown waits for it.
 	go func() {
@@ -169,7 +169,7 @@ func (g *Gate) handOver(from zmsg.NodeRef, ref zmsg.SessionRef, ask []byte, answ
 		case s.state == stateComing, r != nil && r.arrival != nil: // what came ahead of its state is to be done first
 			c.q.mu.Unlock()
 			return result(wirepb.HandoverResult_HANDOVER_RESULT_BUSY)
-		case s.state == stateGone && r.moving.to == to && r.moving.state != nil && cl.secret.among(&r.secret, &r.before, r.two):
+		case s.state == stateGone && r.moving.to == to && r.moving.state != nil && r.secrets.has(&cl.secret):
 			b := r.moving.state // the answer was lost
 			c.q.mu.Unlock()
 			_ = answer(b)
@@ -243,9 +243,9 @@ func (g *Gate) letGo(s *Session, to zmsg.SessionRef, client *secret, answer func
 		s.mu.Unlock() // bound meanwhile
 	}
 	c := s.lock()
-	s.endOverlapLocked()
+	s.resume.secrets = s.resume.secrets.shown(client)
 	state := s.exportLocked(c)
-	state.Objects, state.Secret = bound, client[:]
+	state.Objects = bound
 	b, err := proto.Marshal(&wirepb.HandoverAnswer{Result: wirepb.HandoverResult_HANDOVER_RESULT_STATE, State: state})
 	if err != nil { // a string that is not UTF-8, which nothing lets in
 		g.log.Error("a session cannot be handed over", "session", s.ref.ID, "err", err)
@@ -299,7 +299,11 @@ func (g *Gate) letGo(s *Session, to zmsg.SessionRef, client *secret, answer func
 // answerSmaller answers without what was kept, which is more than the bus takes; the client is told that it is missing.
 func (g *Gate) answerSmaller(s *Session, c *conn, state *wirepb.SessionState, answer func([]byte) error) {
 	g.count.dropKept.Add(float64(len(state.GetKept())))
-	state.Kept, state.Latest, state.Published, state.Gone, state.Blind = nil, nil, nil, state.GetPushes(), true
+	for _, k := range state.GetKept() {
+		state.Blind = state.GetBlind() || keep.Kind(k.GetKind()) == keep.Notice
+	}
+	state.Blind = state.GetBlind() || len(state.GetLatest()) > 0 // has no numbers yet
+	state.Kept, state.Latest, state.Gone = nil, nil, state.GetPushes()
 	b, err := proto.Marshal(&wirepb.HandoverAnswer{Result: wirepb.HandoverResult_HANDOVER_RESULT_STATE, State: state})
 	if err != nil {
 		return
@@ -333,10 +337,12 @@ func (s *Session) boundTo() (objects []*boundObject, all []*wirepb.BoundTo) {
 // Taken takes the word of another gate that it has the state of a session of this one: what is published to its groups arrives there.
 func (g *Gate) Taken(from zmsg.NodeRef, ref zmsg.SessionRef) {
 	s := g.sessions.get(ref.ID)
-	if s == nil || !g.self.Is(ref.Gate) || s.ref.Gen != ref.Gen {
+	if s == nil || !g.self.Is(ref.Gate) {
 		return
 	}
-	s.taken(from)
+	if s = s.called(ref.Gen); s != nil {
+		s.taken(from)
+	}
 }
 
 // cameBack is Taken for a session that is at this gate again, by another name.
@@ -344,13 +350,9 @@ func (s *Session) cameBack() { s.taken(s.resume.gone.Load().Gate) }
 
 func (s *Session) taken(from zmsg.NodeRef) {
 	g := s.g
-	g.mu.Lock()
-	if g.deafToAsks { // Shutdown counts what is left by now
-		g.mu.Unlock()
+	if !g.begin() {
 		return
 	}
-	g.wg.Add(1)
-	g.mu.Unlock()
 	defer g.wg.Done()
 	c := s.lock()
 	if s.state != stateGone || s.resume.moving.to.Gate != from {
@@ -358,18 +360,29 @@ func (s *Session) taken(from zmsg.NodeRef) {
 		return
 	}
 	s.settleLocked()
-	to := s.resume.moving.to
 	c.q.mu.Unlock()
 	s.leaveGroups()
-	// Behind all that was sent on of what is published.
-	_ = g.cfg.Peers.Forward(&zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_GROUPS, Session: to})
+	c = s.lock()
+	defer c.q.mu.Unlock()
+	if s.state == stateGone {
+		s.resume.moving.out = true
+		s.sayGroupsLocked()
+	}
 }
 
-// settleLocked lets go of the answer, and of the groups.
+// sayGroupsLocked tells the gate where the session is that nothing more comes of what is published to its groups: behind all of that, also of what the gate
+// before sends on.
+func (s *Session) sayGroupsLocked() {
+	if m := s.resume.moving; s.state == stateGone && m.out && !s.resume.passing.Load() {
+		_ = s.g.cfg.Peers.Forward(&zmsg.Envelope{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_GROUPS, Session: m.to})
+	}
+}
+
+// settleLocked lets go of the answer.
 func (s *Session) settleLocked() {
 	m := s.resume.moving
 	s.g.kept.Add(-int64(len(m.state)))
-	if m.state, m.left = nil, true; !m.settled {
+	if m.state = nil; !m.settled {
 		m.settled = true
 		s.g.owed.Add(-1)
 		s.g.hasGone()
@@ -400,6 +413,7 @@ func (s *Session) leftBehind(c *conn) {
 	s.state = stateEnded
 	s.resume.behind.Store(true)
 	s.settleLocked()
+	s.dropOverlapLocked()
 	c.q.mu.Unlock()
 	g.wheel.remove(&c.timer)
 	g.sessions.drop(s)

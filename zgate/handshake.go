@@ -395,13 +395,17 @@ func (g *Gate) newSession(c *conn, user string, h *wirepb.Hello, refused refusal
 
 // startSession makes a session, holds what is sent to it, and asks the Directory. before is the token of the session that it goes on with, nil: none.
 func (g *Gate) startSession(c *conn, user string, h *wirepb.Hello, ref zmsg.SessionRef, before *token) (*Session, zmsg.Admission, *violation) {
-	var err error
 	s := &Session{g: g, user: user, client: cut(h.GetClient(), 64), ref: ref}
 	s.c.Store(c)
 	if window := min(g.cfg.ResumeWindow, time.Duration(h.GetResumeWindowMs())*time.Millisecond); window > 0 {
 		s.resume = &resumption{window: window}
-		if s.resume.secret, err = newSecret(); err != nil {
+		fresh, err := newSecret()
+		if err != nil {
 			return nil, 0, &violation{CloseInternal, "internal error"}
+		}
+		s.resume.secrets = secrets{fresh}
+		if before != nil {
+			s.resume.came = &before.ref
 		}
 	}
 	s.rate = newRates(g.allowed, g.now())
@@ -454,7 +458,7 @@ func (s *Session) welcome(resumed bool, refused refusal) *wirepb.Control {
 	var resume string
 	var window time.Duration
 	if r := s.resume; r != nil {
-		t := token{s.ref, r.secret}
+		t := token{s.ref, *r.secrets.newest()}
 		resume, window = t.String(), r.window
 	}
 	return &wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: &wirepb.Welcome{

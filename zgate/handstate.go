@@ -15,7 +15,7 @@ import (
 // exportLocked returns all that the gate knows of the session, but for who watches it, which each node knows by itself, and what it is bound to (boundTo). s.mu and the session's
 // connection c are held.
 func (s *Session) exportLocked(c *conn) *wirepb.SessionState {
-	g, r, now := s.g, s.resume, s.g.now()
+	r, now := s.resume, s.g.now()
 	w := &wirepb.SessionState{
 		User: s.user, Client: s.client, WindowMs: uint32(r.window.Milliseconds()), Text: c.text.Load(), Login: s.login.Load(),
 		Pushes: s.pushes, LastSeq: s.requests.last, Shown: r.shown,
@@ -51,8 +51,9 @@ func (s *Session) exportLocked(c *conn) *wirepb.SessionState {
 			w.Routes = append(w.Routes, to.Wire())
 		}
 	}
-	for _, p := range g.published.of(s.groups, now) {
-		w.Published = append(w.Published, &wirepb.Published{Node: p.node.ID, Epoch: p.node.Epoch, Number: p.n})
+	w.Secrets = r.secrets.bytes()
+	for _, p := range s.publishedLocked(now) {
+		w.Published = append(w.Published, &wirepb.Published{Node: p.node.ID, Epoch: p.node.Epoch, Number: p.n, AgeMs: uint32((now - p.at) / int64(time.Millisecond))})
 	}
 	return w
 }
@@ -67,6 +68,9 @@ func (s *Session) importLocked(c *conn, w *wirepb.SessionState) {
 	s.pushes = w.GetPushes()
 	s.requests.resumed(w.GetLastSeq())
 	r.shown = w.GetShown()
+	for _, x := range w.GetSecrets() {
+		r.secrets = append(r.secrets, secret(x))
+	}
 	state := keep.State{Gone: w.GetGone(), Blind: w.GetBlind(), Before: w.GetBlindBefore()}
 	for _, k := range w.GetKept() {
 		state.Records = append(state.Records, keep.Record{
@@ -103,7 +107,7 @@ func (s *Session) importLocked(c *conn, w *wirepb.SessionState) {
 		slices.SortFunc(routes, func(a, b ownRoute) int { return compareID(a, b.id) })
 		s.routes.Store(&routes)
 	}
-	if len(w.GetGroups()) > 0 {
+	if len(w.GetGroups())+len(w.GetPublished()) > 0 {
 		s.beginOverlapLocked(w.GetPublished())
 	}
 }
@@ -126,7 +130,12 @@ func validState(w *wirepb.SessionState) bool {
 			return false
 		}
 	}
-	return last == w.GetPushes() && len(w.GetSecret()) == len(secret{})
+	for _, x := range w.GetSecrets() {
+		if len(x) != len(secret{}) {
+			return false
+		}
+	}
+	return last == w.GetPushes() && len(w.GetSecrets()) > 0 && len(w.GetSecrets()) <= maxSecrets
 }
 
 func orEmpty(b []byte) []byte {

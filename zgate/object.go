@@ -594,12 +594,9 @@ func (t *boundObjects) tellLocked(o *boundObject, missed uint64) {
 	if !o.pushed && t.g.isUser(o.key) {
 		return // every client has one of these, and most never get a push of it: a node's death is not to have all of them load anew
 	}
-	c := &wirepb.Control{Control: &wirepb.Control_Gap{Gap: &wirepb.Gap{
-		KeyType: o.key.Type, KeyZone: o.key.Zone, KeyId: o.key.ID, Missed: missed,
-	}}}
+	g := &wirepb.Gap{KeyType: o.key.Type, KeyZone: o.key.Zone, KeyId: o.key.ID, Missed: missed}
 	for _, s := range o.sessions {
-		s.notice(c)
-		t.g.count.Gaps.Inc()
+		s.gap(g)
 	}
 }
 

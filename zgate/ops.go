@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
 )
@@ -24,6 +26,12 @@ func (g *Gate) session(ref zmsg.SessionRef) (*Session, error) {
 	if s.ref.Gen != ref.Gen && (ref.Gen > s.ref.Gen || !s.roams()) { // else it is a name that it had before it came here
 		g.count.dropStale.Inc()
 		return nil, ErrStaleSession
+	}
+	if s.ref.Gen != ref.Gen {
+		// While it is just coming back, what is for an older name goes where the session is still: in order with what has gone there before.
+		if old := s.resume.instead.Load(); old != nil {
+			return old, nil
+		}
 	}
 	return s, nil
 }
@@ -90,6 +98,9 @@ func (g *Gate) pushOnce(ref zmsg.SessionRef, p *zmsg.Push, from zmsg.NodeRef) er
 	s, err := g.session(ref)
 	if err != nil {
 		return err
+	}
+	if f := s.called(ref.Gen); f != nil {
+		s = f
 	}
 	e, err := g.encode(p, false)
 	if err != nil {
@@ -374,10 +385,27 @@ func (g *Gate) onSession(e *zmsg.Envelope, from zmsg.NodeRef) error {
 		return nil
 	case wirepb.SessionOp_SESSION_OP_GROUPS:
 		s, err := g.session(e.Session)
-		if err == nil && !s.later(s.endOverlap) {
+		if err != nil {
+			return err
+		}
+		if s = s.called(e.Session.Gen); s != nil && !s.later(s.endOverlap) { // else it has gone from here, and come back, and passes nothing on
 			s.endOverlap()
 		}
-		return err
+		return nil
+	case wirepb.SessionOp_SESSION_OP_GAP:
+		s, err := g.session(e.Session)
+		if err != nil {
+			return err
+		}
+		var m wirepb.Gap
+		if err := proto.Unmarshal(e.Body, &m); err != nil {
+			return fmt.Errorf("zgate: a gap that does not decode: %w", err)
+		}
+		if f := s.called(e.Session.Gen); f != nil {
+			s = f
+		}
+		s.gap(&m)
+		return nil
 	case wirepb.SessionOp_SESSION_OP_BIND, wirepb.SessionOp_SESSION_OP_UNBIND, wirepb.SessionOp_SESSION_OP_LOST:
 		return g.onBinding(e, from)
 	default:

@@ -10,11 +10,10 @@ type pastSessions struct {
 }
 
 type pastSession struct {
-	user           string
-	secret, before secret
-	two            bool
-	how            ending
-	until          int64
+	user    string
+	secrets secrets
+	how     ending
+	until   int64
 }
 
 const maxPastSessions = 4096 // beyond, one goes for each that comes
@@ -46,7 +45,7 @@ func (p *pastSessions) take(id uint64, user string, t *secret, now int64) (how e
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, ok := p.m[id]
-	if !ok || s.user != user || !t.among(&s.secret, &s.before, s.two) {
+	if !ok || s.user != user || !s.secrets.has(t) {
 		return how, false
 	}
 	delete(p.m, id)
@@ -70,12 +69,9 @@ func (s *Session) forget(how ending) {
 	c := s.lock()
 	s.g.kept.Add(-int64(r.log.Bytes() + r.latest))
 	r.log.Clear()
-	if r.overlap != nil {
-		r.overlap.timer.Stop()
-		r.overlap = nil
-	}
+	s.dropOverlapLocked()
 	c.q.latest, r.latest = nil, 0
-	p := pastSession{user: s.user, secret: r.secret, before: r.before, two: r.two, how: how, until: s.g.now() + int64(r.window)}
+	p := pastSession{user: s.user, secrets: r.secrets, how: how, until: s.g.now() + int64(r.window)}
 	told := !r.shown || how.code.Reconnect()
 	c.q.mu.Unlock()
 	if !told {

@@ -11,6 +11,9 @@ import (
 
 // What is published to a group comes to each gate that has a member of it, in no order with the word that a session goes from one gate to another. So
 // for a while both gates give the session what comes, the one before by forwarding it, and each publish has a name by which what comes twice is known.
+//
+// A session that goes on meanwhile, from B to C, leaves B as a link of a chain: what A still sends on, and then what has waited at B, goes on to C, and the
+// word that this was all goes from A to B to C. Nobody overtakes on such a chain. docs/decisions/0029 says why.
 
 // publishOverlap is how long the gate before sends on what is published to the groups of a session that went: longer than a subscription takes.
 const publishOverlap = 5 * time.Second
@@ -30,13 +33,18 @@ type published struct {
 }
 
 type cameOf struct {
+	cameAt
+	group string
+}
+
+// cameAt is a publish, and when it has come.
+type cameAt struct {
 	publish
-	group *group
-	at    int64
+	at int64
 }
 
 const (
-	maxPublished  = 1024
+	maxPublished  = 4096
 	publishedFor  = int64(2 * time.Second) // far longer than one publish takes to come to all gates
 	maxPublishers = 4096
 )
@@ -60,22 +68,25 @@ func (p *published) add(grp *group, node zmsg.NodeRef, n uint64, now int64) publ
 	if p.ring == nil {
 		p.ring = make([]cameOf, maxPublished)
 	}
-	p.ring[p.next] = cameOf{x, grp, now}
+	p.ring[p.next] = cameOf{cameAt{x, now}, grp.name}
 	p.next = (p.next + 1) % maxPublished
 	return x
 }
 
 // of returns what has come of late to the groups.
-func (p *published) of(groups map[string]*group, now int64) (all []publish) {
+func (p *published) of(groups map[string]*group, now int64) (all []cameAt) {
 	if len(groups) == 0 {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.ring {
-		c := &p.ring[i]
-		if c.n != 0 && now-c.at <= publishedFor && groups[c.group.name] == c.group {
-			all = append(all, c.publish)
+	for i := range p.ring { // the newest first
+		c := &p.ring[(p.next-1-i+2*maxPublished)%maxPublished]
+		if c.n == 0 || now-c.at > publishedFor {
+			break
+		}
+		if groups[c.group] != nil {
+			all = append(all, c.cameAt)
 		}
 	}
 	return all
@@ -84,9 +95,12 @@ func (p *published) of(groups map[string]*group, now int64) (all []publish) {
 // overlap is for a session that has come from another gate, which sends on what is published to its groups until this one has its own subscriptions,
 // and then says so (SESSION_OP_GROUPS). What comes here meanwhile waits, so that the order of each publisher holds. Guarded by the lock of the session's connection.
 type overlap struct {
-	had   map[publish]struct{} // by the gate before
+	had   map[publish]int64    // by the gate before, and when that was heard of
+	gave  map[publish]struct{} // that this gate gave it without having waited; nil: none
 	held  []*encoded
 	bytes int
+	over  bool // nothing waits any more; what it has had is remembered, since a gate may be slow with what has come to it
+	until int64
 	timer *time.Timer
 }
 
@@ -94,12 +108,33 @@ const maxHad = 8192 // publishes; beyond, the wait ends early
 
 // beginOverlapLocked begins to wait for the gate before.
 func (s *Session) beginOverlapLocked(had []*wirepb.Published) {
-	o := &overlap{had: make(map[publish]struct{}, len(had))}
+	now := s.g.now()
+	o := &overlap{had: make(map[publish]int64, len(had)), until: now + int64(publishOverlap+time.Second)}
 	for _, p := range had {
-		o.had[publish{zmsg.NodeRef{ID: p.GetNode(), Epoch: p.GetEpoch()}, p.GetNumber()}] = struct{}{}
+		o.had[publish{zmsg.NodeRef{ID: p.GetNode(), Epoch: p.GetEpoch()}, p.GetNumber()}] = now - int64(p.GetAgeMs())*int64(time.Millisecond)
 	}
-	o.timer = time.AfterFunc(publishOverlap+time.Second, s.endOverlap) // the gate before is gone
+	o.timer = time.AfterFunc(publishOverlap+time.Second, s.overlapLate)
 	s.resume.overlap = o
+	s.resume.passing.Store(true)
+}
+
+// publishedLocked is what the session has had of what was published of late, or has by this gate still. s.mu and the session's connection are held.
+func (s *Session) publishedLocked(now int64) []cameAt {
+	all := s.g.published.of(s.groups, now)
+	o := s.resume.overlap
+	if o == nil {
+		return all
+	}
+	here := make(map[publish]struct{}, len(all))
+	for _, p := range all {
+		here[p.publish] = struct{}{}
+	}
+	for p, at := range o.had {
+		if _, twice := here[p]; !twice && now-at <= publishedFor {
+			all = append(all, cameAt{p, at})
+		}
+	}
+	return all
 }
 
 // overlapsLocked reports that e, which was published to a group, is not to be sent now: it has come before, or waits.
@@ -109,15 +144,24 @@ func (s *Session) overlapsLocked(e *encoded) bool {
 	}
 	o := s.resume.overlap
 	_, twice := o.had[e.pub]
+	if e.sentOn { // also where it is among those that the gate before was about to give to its sessions when this one left
+		_, twice = o.gave[e.pub]
+	}
 	switch {
-	case e.sentOn: // also where it is among those that the gate before was about to give to its sessions when this one left
-		o.had[e.pub] = struct{}{}
-		return false
 	case twice:
 		s.g.count.dropTwice.Inc()
 		return true
+	case e.sentOn:
+		if len(o.had) <= maxHad {
+			o.had[e.pub] = s.g.now()
+		}
+		return false
+	case o.over:
+		o.gaveLocked(e.pub)
+		return false
 	case len(o.held) >= s.g.cfg.KeepCount || o.bytes+e.weight() > s.g.cfg.KeepBytes || len(o.had) > maxHad:
-		s.endOverlapLocked()
+		s.cutOverlapLocked()
+		o.gaveLocked(e.pub)
 		return false
 	}
 	x := *e
@@ -127,28 +171,67 @@ func (s *Session) overlapsLocked(e *encoded) bool {
 	return true
 }
 
+// gaveLocked takes note of what is given ahead of what the gate before may send on, where it was not waited for that.
+func (o *overlap) gaveLocked(p publish) {
+	if o.gave != nil && len(o.gave) <= maxHad {
+		o.gave[p] = struct{}{}
+	}
+}
+
+// overlapLate is called when the gate before has not said for so long that it is done; or when it has, and what came twice has come.
+func (s *Session) overlapLate() {
+	c := s.lock()
+	defer c.q.mu.Unlock()
+	switch o := s.resume.overlap; {
+	case o == nil || s.g.now() < o.until: // the timer runs again
+	case o.over:
+		s.resume.overlap = nil
+	default:
+		s.cutOverlapLocked()
+	}
+}
+
+// cutOverlapLocked ends a wait for the gate before, which is slow, or gone: of what it was to send on something may be missing.
+func (s *Session) cutOverlapLocked() {
+	s.resume.overlap.gave = make(map[publish]struct{})
+	s.gapLocked(s.c.Load(), &wirepb.Gap{})
+	s.endOverlapLocked()
+}
+
 // endOverlap is endOverlapLocked for who has no lock.
 func (s *Session) endOverlap() {
 	c := s.lock()
 	defer c.q.mu.Unlock()
-	if s.state != stateComing {
-		s.endOverlapLocked()
-	}
+	s.endOverlapLocked()
 }
 
 // endOverlapLocked has what has waited, and has not come by the gate before, be sent.
 func (s *Session) endOverlapLocked() {
-	if s.resume == nil || s.resume.overlap == nil {
+	if s.resume == nil || s.resume.overlap == nil || s.resume.overlap.over {
 		return
 	}
 	o := s.resume.overlap
-	s.resume.overlap = nil
-	o.timer.Stop()
-	for _, e := range o.held {
+	held := o.held
+	o.over, o.held, o.bytes, o.until = true, nil, 0, s.g.now()+publishedFor
+	o.timer.Reset(time.Duration(publishedFor))
+	for _, e := range held {
 		if _, twice := o.had[e.pub]; twice {
 			s.g.count.dropTwice.Inc()
 			continue
 		}
+		o.gaveLocked(e.pub)
+		e.sentOn = true            // to the gate where the session is, if it has gone on: there it has not come by itself
 		_ = s.pushLocked(e, false) // who is slow, or has ended, is counted
+	}
+	s.resume.passing.Store(false)
+	s.sayGroupsLocked()
+}
+
+// dropOverlapLocked is for a session that has ended.
+func (s *Session) dropOverlapLocked() {
+	if o := s.resume.overlap; o != nil {
+		o.timer.Stop()
+		s.resume.overlap = nil
+		s.resume.passing.Store(false)
 	}
 }

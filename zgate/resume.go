@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"zgame/zgate/internal/keep"
 	"zgame/zmsg"
 	"zgame/zmsg/wirepb"
@@ -34,14 +36,14 @@ type resumption struct {
 	log    keep.Log
 	latest int // suspended: what the newest of each id count, which wait in the queue of the connection
 
-	secret secret // of the token that the last Welcome brought
-	before secret // of the one before, which is good until the client has shown that it has the new one
-	two    bool   // there is one before
-	shown  bool   // the client has shown that it has a token at all: nobody else could come back
+	secrets secrets // of the tokens that the client may have; that of the last Welcome is the last
+	shown   bool    // the client has shown that it has a token at all: nobody else could come back
 
 	came *zmsg.SessionRef // what it was called at the gate before; nil: it began here. Set at construction
 
 	// On the way between gates.
+	instead  atomic.Pointer[Session]         // whose place in the table it has taken, which it was when it was here before, until its state is there; nil: nobody's
+	former   *Session                        // that it was when it was here before, which has gone and passes on still; nil: none. Set when it is put into the table
 	arrival  *arrival                        // what comes ahead of its state; nil: it has one
 	arriving atomic.Bool                     // likewise, for a look without the lock
 	moving   *movement                       // it goes to another gate, or has gone there
@@ -49,6 +51,7 @@ type resumption struct {
 	behind   atomic.Bool                     // its place is not known any more
 	failed   bool                            // it did not come
 	overlap  *overlap                        // what is published to its groups may come twice
+	passing  atomic.Bool                     // likewise, for as long as the gate before sends it on: for a look without the lock
 
 	until int64 // suspended: how long the session waits; how its connection ended says c.q.closed
 	wait  []chan struct{}
@@ -139,7 +142,10 @@ func (s *Session) ack(c *conn, push, response uint64) {
 		return
 	}
 	r := s.resume
-	r.shown, r.two = true, false
+	r.shown = true
+	if n := len(r.secrets); n > 1 {
+		r.secrets = r.secrets[n-1:]
+	}
 	before := r.log.Bytes()
 	r.log.Ack(min(push, s.pushes), response)
 	s.g.kept.Add(int64(r.log.Bytes() - before))
@@ -179,10 +185,33 @@ func (s *Session) keepPushLocked(e *encoded) {
 	s.keepLocked(before, now)
 }
 
-// notice sends a control frame in the order of the pushes; a session that is suspended keeps it.
-func (s *Session) notice(m *wirepb.Control) {
-	c := s.lock()
-	defer c.q.mu.Unlock()
+// gap tells the client, in the order of its pushes, that some are missing: what g says, or, where that is empty, whatever kind. A session that is
+// suspended keeps it; for one that is just coming it stands behind what waits, and one that has gone has it where it is.
+func (s *Session) gap(g *wirepb.Gap) {
+	tell := func() {
+		c := s.lock()
+		defer c.q.mu.Unlock()
+		s.gapLocked(c, g)
+	}
+	if !s.later(tell) {
+		tell()
+	}
+}
+
+// gapLocked is gap for who has the session's connection c locked.
+func (s *Session) gapLocked(c *conn, g *wirepb.Gap) {
+	if s.state == stateGone {
+		body, err := proto.Marshal(g)
+		if err == nil {
+			_ = s.g.forward(s.resume.moving.to, &zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_GAP, Body: body})
+		}
+		return
+	}
+	s.g.count.Gaps.Inc()
+	if g.GetKeyType() == 0 && g.GetKeyId() == "" {
+		g = &wirepb.Gap{First: s.pushes + 1}
+	}
+	m := &wirepb.Control{Control: &wirepb.Control_Gap{Gap: g}}
 	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}
 	b, err := c.encode(nil, &f)
 	if err != nil {
@@ -311,14 +340,13 @@ type claim struct {
 
 // holder is what the gate has of the session that is claimed.
 type holder struct {
-	user           string
-	gen            uint32
-	resumes        bool // at all
-	state          uint8
-	secret, before secret
-	two            bool
-	pushes         uint64
-	text           bool
+	user    string
+	gen     uint32
+	resumes bool // at all
+	state   uint8
+	secrets secrets
+	pushes  uint64
+	text    bool
 }
 
 // judge decides whether the client of cl is that of h.
@@ -326,7 +354,7 @@ func judge(h *holder, cl *claim) refusal {
 	switch {
 	case !h.resumes:
 		return refusedInvalid
-	case !cl.secret.among(&h.secret, &h.before, h.two):
+	case !h.secrets.has(&cl.secret):
 		return refusedInvalid // who has not even got a secret is not told more
 	case h.user != cl.user:
 		return refusedUser
@@ -341,7 +369,7 @@ func judge(h *holder, cl *claim) refusal {
 func (s *Session) holderLocked(c *conn) holder {
 	h := holder{user: s.user, gen: s.ref.Gen, state: s.state, pushes: s.pushes, text: c.text.Load()}
 	if r := s.resume; r != nil {
-		h.resumes, h.secret, h.before, h.two = true, r.secret, r.before, r.two
+		h.resumes, h.secrets = true, r.secrets
 	}
 	return h
 }
@@ -476,7 +504,7 @@ func (s *Session) takeLocked(old, c *conn, cl *claim) *violation {
 		g.active.Add(-1)
 		return &violation{CloseLoginTimeout, "login took too long"} // it has been told something already
 	}
-	r.before, r.secret, r.two = cl.secret, fresh, true
+	r.secrets = r.secrets.shown(&cl.secret).with(fresh)
 	s.state = stateActive
 	g.suspended.Add(-1)
 	g.count.Suspended.Dec()

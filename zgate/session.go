@@ -396,12 +396,39 @@ func (t *sessions) put(s *Session) bool {
 		if to, gone := old.goneTo(); !gone || s.ref.Gen <= to.Gen { // one that was handed over gives its place, when it comes back
 			return false
 		}
-		if s.resume != nil && s.resume.arrival != nil {
-			s.resume.arrival.instead = old
+		if s.resume != nil {
+			s.resume.former = old.passer()
+			if s.resume.arrival != nil {
+				s.resume.instead.Store(old)
+			}
 		}
 	}
 	sh.m[s.ref.ID] = s
 	return true
+}
+
+// passer returns the newest of s and those that it was before that passes on what is published; nil: none does.
+func (s *Session) passer() *Session {
+	for s != nil && !s.resume.passing.Load() {
+		s = s.resume.former
+	}
+	return s
+}
+
+// called returns what is or was called by that generation here, of s and those that it was before: by it comes what they are to pass on. nil: it passes
+// nothing on any more.
+func (s *Session) called(gen uint32) *Session {
+	for s != nil && s.ref.Gen != gen {
+		if s.resume == nil {
+			return nil
+		}
+		if old := s.resume.instead.Load(); old != nil {
+			s = old
+		} else {
+			s = s.resume.former
+		}
+	}
+	return s
 }
 
 // all returns those that there are.

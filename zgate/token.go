@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"zgame/zmsg"
 )
@@ -46,8 +47,50 @@ func (s *secret) proof() []byte {
 	return h[:]
 }
 
-// among reports whether s is the secret of now or, while that is good as well, the one before.
-func (s *secret) among(now, before *secret, two bool) bool { return now.is(s) || two && before.is(s) }
+// secrets are those of the tokens that a client may have, the newest last: the one that it was heard to have last, and all that it was sent since. Which
+// of the Welcomes with these have arrived nobody knows, nor in which order gates hear of it that the client comes with one of them.
+type secrets []secret
+
+// maxSecrets is how many tokens of one session are good: a client that does not get as many Welcomes in a row comes with the one that it has, which stays.
+const maxSecrets = 8
+
+// has compares in a time that tells nothing.
+func (t secrets) has(s *secret) bool {
+	found := false
+	for i := range t {
+		found = t[i].is(s) || found
+	}
+	return found
+}
+
+// bytes is t for the wire.
+func (t secrets) bytes() (all [][]byte) {
+	for i := range t {
+		all = append(all, t[i][:])
+	}
+	return all
+}
+
+// newest is that of the token that was sent last.
+func (t secrets) newest() *secret { return &t[len(t)-1] }
+
+// shown forgets those that are older than s, which the client has.
+func (t secrets) shown(s *secret) secrets {
+	for i := range t {
+		if t[i].is(s) {
+			return t[i:]
+		}
+	}
+	return t
+}
+
+// with adds that of a token that is about to be sent. The first is the one that the client was heard to have.
+func (t secrets) with(s secret) secrets {
+	if len(t) >= maxSecrets {
+		t = slices.Delete(t, 1, 2)
+	}
+	return append(t, s)
+}
 
 // String encodes the token.
 func (t *token) String() string {

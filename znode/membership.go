@@ -157,6 +157,7 @@ func (n *Node) apply(s *zdiscovery.Snapshot) {
 	}
 	n.link.Prune(func(node zmsg.NodeRef) bool { return !n.self.Is(node) && n.nodeState(node) == nodeGone })
 	n.watches.prune()
+	n.sessions.moves.prune()
 	n.farewell.listed(left)
 }
 
@@ -277,6 +278,9 @@ func (n *Node) onSession(e *zmsg.Envelope, from zmsg.NodeRef) {
 		n.objects.set.Control(&zmsg.Envelope{ID: zrouter.UpdateID, Key: e.Key, Version: e.Version, Owner: from}, from)
 	}
 }
+
+// onNobody is told that the bus knows no process of that name and epoch.
+func (n *Node) onNobody(node zmsg.NodeRef) { n.sessions.moves.nobody(node) }
 
 // onObject takes a message for a stateful actor from another node. It runs on the link's receiving goroutine.
 func (n *Node) onObject(e *zmsg.Envelope, m *zmsg.Message) { n.objects.set.Receive(e, m) }

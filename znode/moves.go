@@ -24,10 +24,15 @@ const (
 	controlNotes  = 30 // I have noted it, and what I sent for it before stands before this in our lane
 )
 
-// askRepeat is after how long a gate is asked again, and then after twice as long each time: the bus may have lost the question, or the answer.
-const askRepeat = 400 * time.Millisecond
+const (
+	// askRepeat is after how long a gate is asked again, and then after twice as long each time: the bus may have lost the question, or the answer.
+	askRepeat = 400 * time.Millisecond
+	// askNobody is how many questions in a row, each askRepeat behind the other, reach nobody at the bus before the gate is taken for gone, though its lease
+	// runs: a process that was killed. One whose connection to the bus is just away may be back by then; if not, it is as one that does not answer.
+	askNobody = 3
+)
 
-// moves is where sessions went that this node may know by the names they had: docs/decisions/0026. It satisfies zgate.Peers. One word that a session
+// moves is where sessions went that this node may know by the names they had: docs/decisions/0029. It satisfies zgate.Peers. One word that a session
 // goes, and all sends to sessions of other gates, exclude each other: what was sent by the old name stands before the answer to that word.
 type moves struct {
 	s *sessions
@@ -39,35 +44,48 @@ type moves struct {
 		sync.RWMutex
 		_ [40]byte
 	}
-	to    map[zmsg.SessionRef]zmsg.SessionRef // guarded by lanes
-	order []zmsg.SessionRef                   // in which they came, round and round; guarded by lanes
-	next  int                                 // guarded by lanes
+	to    map[uint64]zmsg.SessionRef // the newest name of a session, by its id, which stays; guarded by lanes
+	order []moved                    // in which they came, round and round; guarded by lanes
+	next  int                        // guarded by lanes
+
+	told repeater // that a session goes, to each node until it has noted it
 
 	mu     sync.Mutex
-	last   uint64                   // number of the newest question; guarded by mu
-	asks   map[uint64]chan []byte   // that wait for their answers; guarded by mu
-	fences map[uint64]*sessionFence // that wait for nodes; guarded by mu
-	timer  *time.Timer              // runs while a fence is late; guarded by mu
-	closed bool                     // guarded by mu
+	last   uint64                    // number of the newest question; guarded by mu
+	asks   map[uint64]*question      // that wait for their answers; guarded by mu
+	fences map[uint64]*sessionFence  // that wait for nodes; guarded by mu
+	silent map[zmsg.NodeRef]struct{} // nodes that have not noted the last that they were told of, and are not waited for until they do; guarded by mu
 }
 
-// maxMoves is how many sessions' old names are remembered; the oldest go. By those the gate before is asked, while it is there.
+// maxMoves is how many moves of sessions are remembered; the oldest go. By those the gate before is asked, while it is there.
 const maxMoves = 1 << 16
 
-// maxMoved is how often one session is looked for under the next name.
-const maxMoved = 64
+// moved is one move: to that generation.
+type moved struct {
+	id  uint64
+	gen uint32
+}
 
 // sessionFence waits until the nodes have noted that a session goes.
 type sessionFence struct {
-	from  zmsg.SessionRef
-	body  []byte // a MovesTo
 	nodes map[zmsg.NodeRef]struct{}
 	done  chan struct{}
-	late  bool // nobody waits any more; the nodes are told all the same, since only they can tell their actors
+}
+
+// question is for a session of a gate.
+type question struct {
+	gate   zmsg.NodeRef
+	answer chan []byte
+	nobody chan struct{} // it has reached nobody
 }
 
 func newMoves(s *sessions) *moves {
-	return &moves{s: s, asks: map[uint64]chan []byte{}, fences: map[uint64]*sessionFence{}}
+	m := &moves{
+		s: s, asks: map[uint64]*question{}, fences: map[uint64]*sessionFence{}, silent: map[zmsg.NodeRef]struct{}{},
+		told: newRepeater(s.link, s.alive),
+	}
+	m.told.prune = m.prune
+	return m
 }
 
 // hold keeps what ref's session is called from changing until release, and returns what that is.
@@ -78,12 +96,8 @@ func (m *moves) hold(ref zmsg.SessionRef) (now zmsg.SessionRef, release func()) 
 }
 
 func (m *moves) whereLocked(ref zmsg.SessionRef) zmsg.SessionRef {
-	for range maxMoved {
-		to, ok := m.to[ref]
-		if !ok {
-			break
-		}
-		ref = to
+	if to, ok := m.to[ref.ID]; ok && to.Gen > ref.Gen {
+		return to
 	}
 	return ref
 }
@@ -95,24 +109,36 @@ func (m *moves) where(ref zmsg.SessionRef) zmsg.SessionRef {
 	return now
 }
 
-// note has everything for from go to to, from now on.
-func (m *moves) note(from, to zmsg.SessionRef) {
+// note has everything for the session go to to, by whatever name it has had before.
+func (m *moves) note(to zmsg.SessionRef) {
+	m.lockAll()
+	defer m.unlockAll()
+	if m.to == nil {
+		m.to = make(map[uint64]zmsg.SessionRef)
+	}
+	if m.to[to.ID].Gen >= to.Gen {
+		return // late
+	}
+	x := moved{to.ID, to.Gen}
+	if len(m.order) < maxMoves {
+		m.order = append(m.order, x)
+	} else {
+		if old := m.order[m.next]; m.to[old.id].Gen == old.gen { // else it has moved again since
+			delete(m.to, old.id)
+		}
+		m.order[m.next] = x
+		m.next = (m.next + 1) % maxMoves
+	}
+	m.to[to.ID] = to
+}
+
+func (m *moves) lockAll() {
 	for i := range m.lanes {
 		m.lanes[i].Lock()
 	}
-	if m.to == nil {
-		m.to = make(map[zmsg.SessionRef]zmsg.SessionRef)
-	}
-	if _, twice := m.to[from]; !twice {
-		if len(m.order) < maxMoves {
-			m.order = append(m.order, from)
-		} else {
-			delete(m.to, m.order[m.next])
-			m.order[m.next] = from
-			m.next = (m.next + 1) % maxMoves
-		}
-	}
-	m.to[from] = to
+}
+
+func (m *moves) unlockAll() {
 	for i := range m.lanes {
 		m.lanes[i].Unlock()
 	}
@@ -120,7 +146,7 @@ func (m *moves) note(from, to zmsg.SessionRef) {
 
 // moved is what this node does when a session goes: its watches go along, and who watches is told, ahead of what comes from the session under its new name.
 func (m *moves) moved(from, to zmsg.SessionRef, watchers, owners []uint64) {
-	m.note(from, to)
+	m.note(to)
 	s := m.s
 	s.mu.Lock()
 	for _, w := range s.watches[from.Gate][from] {
@@ -163,18 +189,18 @@ func (m *moves) Others() bool { return len(m.gates()) > 0 }
 
 // Ask implements zgate.Peers.
 func (m *moves) Ask(ctx context.Context, ref zmsg.SessionRef, ask []byte) ([]byte, error) {
-	done := make(chan []byte, 1)
+	q := &question{ref.Gate, make(chan []byte, 1), make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.last++
 	number := m.last
-	m.asks[number] = done
+	m.asks[number] = q
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
 		delete(m.asks, number)
 		m.mu.Unlock()
 	}()
-	wait := askRepeat
+	wait, nobody := askRepeat, 0
 	again := time.NewTimer(wait)
 	defer again.Stop()
 	for {
@@ -183,146 +209,145 @@ func (m *moves) Ask(ctx context.Context, ref zmsg.SessionRef, ask []byte) ([]byt
 		}
 		_ = m.s.link.SendControl(ref.Gate, &zmsg.Envelope{ID: controlAsk, Request: number, Session: ref, Body: ask}) // the bus is away: again
 		select {
-		case b := <-done:
+		case b := <-q.answer:
 			return b, nil
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-again.C:
-			wait *= 2 // it may have enough to do
-			again.Reset(wait)
 		}
+		select {
+		case <-q.nobody:
+			if nobody++; nobody == askNobody {
+				return nil, errGateLost
+			}
+			wait = askRepeat
+		default:
+			nobody = 0
+			wait *= 2 // it may have enough to do
+		}
+		again.Reset(wait)
 	}
 }
 
 // Taken implements zgate.Peers.
 func (m *moves) Taken(ref zmsg.SessionRef) {
+	// Who has just published to those who were here before the session was is to have said so to the other nodes: behind this the gate before sends nothing on.
+	m.lockAll()
+	m.unlockAll()
 	_ = m.s.link.SendControl(ref.Gate, &zmsg.Envelope{ID: controlTaken, Session: ref}) // lost: it keeps the answer for as long as it may be asked for
 }
 
-// Moves implements zgate.Peers.
+// Moves implements zgate.Peers. Nodes that have not noted in time hear of it all the same, since only they can tell their actors.
 func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
 	nodes := m.nodes()
-	if len(nodes) == 0 {
+	if len(nodes) == 0 || m.told.owes() > maxOwed {
 		return
 	}
 	body, err := proto.Marshal(&wirepb.MovesTo{Gate: to.Gate.ID, Epoch: to.Gate.Epoch, Generation: to.Gen})
 	if err != nil {
 		return
 	}
-	f := &sessionFence{from: from, body: body, nodes: make(map[zmsg.NodeRef]struct{}, len(nodes)), done: make(chan struct{})}
-	for _, n := range nodes {
-		f.nodes[n] = struct{}{}
-	}
+	f := &sessionFence{nodes: make(map[zmsg.NodeRef]struct{}, len(nodes)), done: make(chan struct{})}
 	m.mu.Lock()
 	m.last++
 	number := m.last
+	for _, n := range nodes {
+		if _, silent := m.silent[n]; !silent {
+			f.nodes[n] = struct{}{}
+		}
+	}
+	if len(f.nodes) == 0 {
+		close(f.done)
+	}
 	m.fences[number] = f
 	m.mu.Unlock()
-	defer m.goOn(number, f)
-	wait := askRepeat
-	again := time.NewTimer(wait)
-	defer again.Stop()
-	for {
-		m.tell(number, f)
-		select {
-		case <-f.done:
-			return
-		case <-ctx.Done():
-			return
-		case <-again.C:
-			wait *= 2 // it may have enough to do
-			again.Reset(wait)
+	for _, n := range nodes {
+		if m.told.owe(debtor{n, number, true}, zmsg.Envelope{ID: controlMoves, Request: number, Session: from, Body: body}) != nil {
+			m.mu.Lock()
+			f.without(n)
+			m.mu.Unlock()
 		}
 	}
-}
-
-// tell has the nodes told that have not noted yet that the session goes; those that are gone need not.
-func (m *moves) tell(number uint64, f *sessionFence) {
-	var nodes []zmsg.NodeRef
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.fences, number)
 	for n := range f.nodes {
-		if m.s.alive(n) == nodeGone {
-			m.notedLocked(f, n)
-			continue
-		}
-		nodes = append(nodes, n)
-	}
-	m.mu.Unlock()
-	for _, n := range nodes { // the bus is away: again
-		_ = m.s.link.SendControl(n, &zmsg.Envelope{ID: controlMoves, Request: number, Session: f.from, Body: f.body})
+		m.silent[n] = struct{}{}
 	}
 }
 
-// lateRepeat is how often the nodes are told again that have not noted in time.
-const lateRepeat = 2 * time.Second
+// maxOwed is how many moves the nodes are told of at once; beyond, what nodes send by the old name is late.
+const maxOwed = 1 << 16
 
-// maxLate is how many sessions' moves the nodes are told of late at once.
-const maxLate = 1 << 14
-
-// goOn forgets a fence that is over, and has the others repeated until all nodes have noted, or are gone: actors that watch the session hear of its move, and
-// then of its end, from their own nodes.
-func (m *moves) goOn(number uint64, f *sessionFence) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(f.nodes) == 0 || m.closed || len(m.fences) > maxLate {
-		delete(m.fences, number)
-		return
-	}
-	f.late = true
-	if m.timer == nil {
-		m.timer = time.AfterFunc(lateRepeat, m.repeat)
-	}
-}
-
-// repeat tells the nodes again that are late. It runs on the timer's goroutine.
-func (m *moves) repeat() {
-	late := map[uint64]*sessionFence{}
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		return
-	}
-	for number, f := range m.fences {
-		if f.late {
-			late[number] = f
-		}
-	}
-	m.mu.Unlock()
-	for number, f := range late {
-		m.tell(number, f)
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.timer = nil
-	for number, f := range m.fences {
-		switch {
-		case !f.late:
-		case len(f.nodes) == 0:
-			delete(m.fences, number)
-		case m.timer == nil && !m.closed:
-			m.timer = time.AfterFunc(lateRepeat, m.repeat)
-		}
-	}
-}
-
-// close ends the repeating: what is not noted then is made up for by the loss of this node.
-func (m *moves) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.closed = true
-	if m.timer != nil {
-		m.timer.Stop()
-	}
-}
-
-func (m *moves) notedLocked(f *sessionFence, n zmsg.NodeRef) {
-	if _, ok := f.nodes[n]; !ok {
+// without has the fence not wait for n. moves.mu is held.
+func (f *sessionFence) without(n zmsg.NodeRef) {
+	if _, waits := f.nodes[n]; !waits {
 		return
 	}
 	if delete(f.nodes, n); len(f.nodes) == 0 {
 		close(f.done)
 	}
 }
+
+// noted takes the word of a node that it has noted a move.
+func (m *moves) noted(n zmsg.NodeRef, number uint64) {
+	m.told.paid(debtor{n, number, true}, 0)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.silent, n)
+	if f := m.fences[number]; f != nil {
+		f.without(n)
+	}
+}
+
+// nobody is told that the bus knows nobody who hears what is sent to a node: its process has ended, or is not at the bus just now. Nothing of it is
+// on its way.
+func (m *moves) nobody(n zmsg.NodeRef) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, q := range m.asks {
+		if q.gate == n {
+			select {
+			case q.nobody <- struct{}{}:
+			default:
+			}
+		}
+	}
+	m.withoutLocked(n)
+	m.silent[n] = struct{}{}
+}
+
+func (m *moves) withoutLocked(n zmsg.NodeRef) {
+	for _, f := range m.fences {
+		f.without(n)
+	}
+}
+
+// prune ends the waiting for nodes that are gone. It is called for each new list of nodes.
+func (m *moves) prune() {
+	m.told.pardon()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for n := range m.silent {
+		if m.s.alive(n) == nodeGone {
+			delete(m.silent, n)
+		}
+	}
+	for _, f := range m.fences {
+		for n := range f.nodes {
+			if m.s.alive(n) == nodeGone {
+				f.without(n)
+			}
+		}
+	}
+}
+
+// close ends the repeating.
+func (m *moves) close() { m.told.stop() }
 
 // MovedHere implements zgate.Peers.
 func (m *moves) MovedHere(from, to zmsg.SessionRef, watchers, owners []uint64) {
@@ -356,11 +381,11 @@ func (m *moves) control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	case controlAnswer:
 		body := slices.Clone(e.Body)
 		m.mu.Lock()
-		done, ok := m.asks[e.Request]
+		q, ok := m.asks[e.Request]
 		delete(m.asks, e.Request)
 		m.mu.Unlock()
 		if ok {
-			done <- body
+			q.answer <- body
 		} else if gate != nil && from == ref.Gate {
 			gate.HandedLate(ref, body)
 		}
@@ -376,14 +401,7 @@ func (m *moves) control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 		m.moved(ref, zmsg.SessionRef{Gate: zmsg.NodeRef{ID: w.GetGate(), Epoch: w.GetEpoch()}, ID: ref.ID, Gen: w.GetGeneration()}, nil, nil)
 		_ = m.s.link.SendControl(from, &zmsg.Envelope{ID: controlNotes, Request: e.Request}) // lost: it asks again
 	case controlNotes:
-		m.mu.Lock()
-		if f := m.fences[e.Request]; f != nil {
-			m.notedLocked(f, from)
-			if f.late && len(f.nodes) == 0 {
-				delete(m.fences, e.Request)
-			}
-		}
-		m.mu.Unlock()
+		m.noted(from, e.Request)
 	}
 	return true
 }

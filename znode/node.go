@@ -352,7 +352,7 @@ func (n *Node) wire(ctx context.Context) error {
 	n.messages = registry
 	if n.link, err = zbus.NewLink(zbus.LinkConfig{
 		Self: self, Bus: n.backends.Bus, Direct: true, Prefix: s.Node.Cluster, Logger: n.log, Metrics: zmetrics.NewBus(n.registry),
-		Handlers: zbus.Handlers{Actor: n.onActor, Tells: n.onTells, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue, Object: n.onObject},
+		Handlers: zbus.Handlers{Actor: n.onActor, Tells: n.onTells, Session: n.onSession, Control: n.onControl, Topic: n.onTopic, Queue: n.onQueue, Object: n.onObject, Nobody: n.onNobody},
 	}); err != nil {
 		return err
 	}
@@ -595,6 +595,14 @@ func (n *Node) GateURL() string {
 		scheme = "wss"
 	}
 	return scheme + "://" + dialable(n.gate.Addr()) + "/ws"
+}
+
+// GateTCPAddr returns host:port where the gate listens for clients over bare TCP, "" where it does not, or before its port is open.
+func (n *Node) GateTCPAddr() string {
+	if n.gate == nil || n.gate.TCPAddr() == nil {
+		return ""
+	}
+	return dialable(n.gate.TCPAddr())
 }
 
 // AdminAddr and PageAddr return host:port of the node's servers, "" where there is none.

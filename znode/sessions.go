@@ -130,26 +130,35 @@ func (s *sessions) local(gate zmsg.NodeRef) (bool, error) {
 
 // Push sends p to one session.
 func (s *sessions) Push(to zmsg.SessionRef, p *zmsg.Push) error {
-	local, err := s.local(to.Gate)
-	if err != nil {
-		return err
-	}
-	if local {
-		if err = s.gate.Push(to, p); err == nil {
-			return nil
-		}
-		now := s.moves.where(to)
-		if now == to {
+	if p.Version != 0 { // its number counts at that gate, wherever the session is
+		local, err := s.local(to.Gate)
+		if err != nil {
 			return err
 		}
-		to = now
+		if local {
+			if err = s.gate.Push(to, p); err == nil {
+				return nil
+			}
+			now := s.moves.where(to)
+			if now == to {
+				return err
+			}
+			to = now
+		}
+	}
+	// By the newest name also where the old one is of this gate: what goes by way of the gates that the session was at would not be in order with what goes
+	// where it is.
+	now, release := s.moves.hold(to)
+	defer release()
+	if local, err := s.local(now.Gate); err != nil {
+		return err
+	} else if local && p.Version == 0 {
+		return s.gate.Push(now, p)
 	}
 	e := zmsg.Envelope{Op: wirepb.SessionOp_SESSION_OP_PUSH, Session: to}
 	if err := pushInto(&e, p); err != nil {
 		return err
 	}
-	now, release := s.moves.hold(to)
-	defer release()
 	switch {
 	case now == to:
 		return s.send(to.Gate, &e)
@@ -252,6 +261,9 @@ func (s *sessions) Publish(group string, p *zmsg.Push) error {
 		return err
 	}
 	encoded := zmsg.Push{ID: p.ID, Body: body, Class: p.Class, Of: p.Of, Trace: p.Trace, No: s.published.Add(1)}
+	// A session that comes here in between is not to be missed by both gates: see moves.Taken.
+	_, release := s.moves.hold(zmsg.SessionRef{ID: zmsg.HashBytes(group)})
+	defer release()
 	if s.gate != nil {
 		s.gate.PublishLocal(group, &encoded)
 	}

@@ -2,8 +2,6 @@ package znode
 
 import (
 	"errors"
-	"sync"
-	"time"
 
 	"zgame/zactor"
 	"zgame/zmsg"
@@ -17,30 +15,10 @@ const (
 	controlNoted   = 20 // the other node has got it
 )
 
-// A control envelope is sent again after repeatFirst, then after twice as long each time, until the other node says that it has got
-// it; at least every repeatMost.
-const (
-	repeatFirst = time.Second
-	repeatMost  = 4 * time.Second
-)
-
-// watches carries watches of actors between nodes, as control envelopes in the one ordered stream to each node. The bus may
-// lose them: each is sent again until it is confirmed, or its node is gone. It satisfies zactor.Watches.
+// watches carries watches of actors between nodes, as control envelopes. It satisfies zactor.Watches.
 type watches struct {
-	// Set while the node is wired.
-	link  controlLink
-	state func(zmsg.NodeRef) nodeState
-	group watchers
-
-	mu     sync.Mutex       // held while sending, so that nothing is sent again after what replaced it
-	owed   map[debtor]*debt // guarded by mu: not confirmed yet
-	timer  *time.Timer      // guarded by mu: runs while something is owed
-	closed bool             // guarded by mu
-}
-
-// controlLink is the part of zbus.Link that watches needs.
-type controlLink interface {
-	SendControl(to zmsg.NodeRef, e *zmsg.Envelope) error
+	repeater
+	group watchers // set while the node is wired
 }
 
 // watchers is the part of zactor.Group that watches needs.
@@ -52,22 +30,10 @@ type watchers interface {
 	PeersWatched() []zmsg.NodeRef
 }
 
-// debtor is one watch between this node and another; ours says that this node watches.
-type debtor struct {
-	node zmsg.NodeRef
-	id   uint64
-	ours bool
-}
-
-// debt is the newest that is to be said about a watch.
-type debt struct {
-	e    zmsg.Envelope
-	due  time.Time     // when it is sent again
-	wait time.Duration // until then
-}
-
 func newWatches(link controlLink, state func(zmsg.NodeRef) nodeState) *watches {
-	return &watches{link: link, state: state, owed: map[debtor]*debt{}}
+	w := &watches{repeater: newRepeater(link, state)}
+	w.repeater.prune = w.prune
+	return w
 }
 
 var errNodeGone = errors.New("znode: the node is gone")
@@ -88,63 +54,9 @@ func (w *watches) Down(to zmsg.NodeRef, id uint64, why zactor.Reason) error {
 	return w.owe(debtor{to, id, false}, zmsg.Envelope{ID: controlDown, Request: id, Code: zmsg.Code(why)})
 }
 
-// owe sends e now, and again until it is confirmed.
-func (w *watches) owe(to debtor, e zmsg.Envelope) error {
-	if w.state(to.node) == nodeGone {
-		return errNodeGone
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return errNodeGone // this one is
-	}
-	if d := w.owed[to]; d != nil && d.e.ID == controlDown {
-		return nil // the first reason is the right one: later ones find no actor
-	}
-	d := &debt{e: e, wait: repeatFirst}
-	w.owed[to] = d
-	w.sendLocked(to.node, d, time.Now())
-	if w.timer == nil {
-		w.timer = time.AfterFunc(repeatFirst, w.repeat)
-	}
-	return nil
-}
-
-func (w *watches) sendLocked(node zmsg.NodeRef, d *debt, now time.Time) {
-	err := w.link.SendControl(node, &d.e)
-	d.due = now.Add(d.wait)
-	if err == nil {
-		d.wait = min(2*d.wait, repeatMost)
-	} // else the bus is down or full: it takes no longer than that, once it is back
-}
-
-// repeat sends what is due. It runs on the timer's goroutine.
-func (w *watches) repeat() {
-	w.prune()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed || len(w.owed) == 0 {
-		w.timer = nil
-		return
-	}
-	now := time.Now()
-	for to, d := range w.owed {
-		if !d.due.After(now) {
-			w.sendLocked(to.node, d, now)
-		}
-	}
-	w.timer = time.AfterFunc(repeatFirst, w.repeat)
-}
-
 // prune ends the watches with nodes that are gone. It is called for each new list of nodes.
 func (w *watches) prune() {
-	w.mu.Lock()
-	for to := range w.owed {
-		if w.state(to.node) == nodeGone {
-			delete(w.owed, to)
-		}
-	}
-	w.mu.Unlock()
+	w.pardon()
 	for _, node := range w.group.PeersWatched() {
 		if w.state(node) == nodeGone {
 			w.group.PeerLost(node)
@@ -192,25 +104,9 @@ func (w *watches) control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 	return true
 }
 
-// paid notes that the other node has got what was said about the watch, if that was id or id is 0.
-func (w *watches) paid(to debtor, id uint32) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if d := w.owed[to]; d != nil && (id == 0 || d.e.ID == id) {
-		delete(w.owed, to)
-	}
-}
-
-// close ends the repeating. What is not confirmed then is made up for by the loss of this node. It may be called on nil: of a node
-// that did not come as far.
+// close is stop. It may be called on nil: of a node that did not come as far.
 func (w *watches) close() {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-	if w.timer != nil {
-		w.timer.Stop()
+	if w != nil {
+		w.stop()
 	}
 }

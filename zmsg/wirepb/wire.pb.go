@@ -212,6 +212,7 @@ const (
 	SessionOp_SESSION_OP_ROUTE       SessionOp = 10 // where the session's messages of some ids go: body is a SessionRoute
 	SessionOp_SESSION_OP_RESPONSE    SessionOp = 11 // of a request that another gate took, which has handed the session over: seq; body is the frame as the client reads it
 	SessionOp_SESSION_OP_GROUPS      SessionOp = 12 // nothing more of what is published to the session's groups is sent on by the gate that has handed it over
+	SessionOp_SESSION_OP_GAP         SessionOp = 13 // the client is to be told of a gap, by a gate that has handed the session over: body is a Gap, empty: pushes of whatever kind
 )
 
 // Enum value maps for SessionOp.
@@ -230,6 +231,7 @@ var (
 		10: "SESSION_OP_ROUTE",
 		11: "SESSION_OP_RESPONSE",
 		12: "SESSION_OP_GROUPS",
+		13: "SESSION_OP_GAP",
 	}
 	SessionOp_value = map[string]int32{
 		"SESSION_OP_UNSPECIFIED": 0,
@@ -245,6 +247,7 @@ var (
 		"SESSION_OP_ROUTE":       10,
 		"SESSION_OP_RESPONSE":    11,
 		"SESSION_OP_GROUPS":      12,
+		"SESSION_OP_GAP":         13,
 	}
 )
 
@@ -2142,7 +2145,7 @@ type SessionState struct {
 	Routes        []*SessionRoute        `protobuf:"bytes,16,rep,name=routes,proto3" json:"routes,omitempty"`       // each with one id
 	Objects       []*BoundTo             `protobuf:"bytes,17,rep,name=objects,proto3" json:"objects,omitempty"`     // the oldest first
 	Published     []*Published           `protobuf:"bytes,18,rep,name=published,proto3" json:"published,omitempty"` // to its groups of late, which it has had
-	Secret        []byte                 `protobuf:"bytes,19,opt,name=secret,proto3" json:"secret,omitempty"`       // of the token that the client has
+	Secrets       [][]byte               `protobuf:"bytes,19,rep,name=secrets,proto3" json:"secrets,omitempty"`     // of the tokens that the client may have, the newest last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2303,9 +2306,9 @@ func (x *SessionState) GetPublished() []*Published {
 	return nil
 }
 
-func (x *SessionState) GetSecret() []byte {
+func (x *SessionState) GetSecrets() [][]byte {
 	if x != nil {
-		return x.Secret
+		return x.Secrets
 	}
 	return nil
 }
@@ -2316,6 +2319,7 @@ type Published struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	AgeMs         uint32                 `protobuf:"varint,4,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2367,6 +2371,13 @@ func (x *Published) GetEpoch() uint64 {
 func (x *Published) GetNumber() uint64 {
 	if x != nil {
 		return x.Number
+	}
+	return 0
+}
+
+func (x *Published) GetAgeMs() uint32 {
+	if x != nil {
+		return x.AgeMs
 	}
 	return 0
 }
@@ -3230,7 +3241,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"generation\x18\x05 \x01(\rR\n" +
 	"generation\x12\x12\n" +
 	"\x04code\x18\x06 \x01(\rR\x04code\x12\x12\n" +
-	"\x04text\x18\a \x01(\tR\x04text\"\xe4\x04\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\xe6\x04\n" +
 	"\fSessionState\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x1b\n" +
@@ -3250,12 +3261,13 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x06groups\x18\x0f \x03(\tR\x06groups\x12.\n" +
 	"\x06routes\x18\x10 \x03(\v2\x16.zgame.v1.SessionRouteR\x06routes\x12+\n" +
 	"\aobjects\x18\x11 \x03(\v2\x11.zgame.v1.BoundToR\aobjects\x121\n" +
-	"\tpublished\x18\x12 \x03(\v2\x13.zgame.v1.PublishedR\tpublished\x12\x16\n" +
-	"\x06secret\x18\x13 \x01(\fR\x06secret\"M\n" +
+	"\tpublished\x18\x12 \x03(\v2\x13.zgame.v1.PublishedR\tpublished\x12\x18\n" +
+	"\asecrets\x18\x13 \x03(\fR\asecrets\"d\n" +
 	"\tPublished\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x04R\x06number\"s\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x12\x15\n" +
+	"\x06age_ms\x18\x04 \x01(\rR\x05ageMs\"s\n" +
 	"\n" +
 	"KeptRecord\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x16\n" +
@@ -3344,7 +3356,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x13ENVELOPE_KIND_REPLY\x10\x02\x12\x19\n" +
 	"\x15ENVELOPE_KIND_SESSION\x10\x03\x12\x18\n" +
 	"\x14ENVELOPE_KIND_OBJECT\x10\x04\x12\x19\n" +
-	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\xb1\x02\n" +
+	"\x15ENVELOPE_KIND_CONTROL\x10\x05*\xc5\x02\n" +
 	"\tSessionOp\x12\x1a\n" +
 	"\x16SESSION_OP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSESSION_OP_PUSH\x10\x01\x12\x13\n" +
@@ -3359,7 +3371,8 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x10SESSION_OP_ROUTE\x10\n" +
 	"\x12\x17\n" +
 	"\x13SESSION_OP_RESPONSE\x10\v\x12\x15\n" +
-	"\x11SESSION_OP_GROUPS\x10\f*\xd7\x01\n" +
+	"\x11SESSION_OP_GROUPS\x10\f\x12\x12\n" +
+	"\x0eSESSION_OP_GAP\x10\r*\xd7\x01\n" +
 	"\x0eHandoverResult\x12\x1f\n" +
 	"\x1bHANDOVER_RESULT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HANDOVER_RESULT_STATE\x10\x01\x12\x1d\n" +
