@@ -346,16 +346,12 @@ func testRoaming(t *testing.T, o dialing, change func(*Config)) {
 		user := fmt.Sprint("u", rapid.Uint64().Draw(rt, "user"))
 		m := &roaming{T: rt, o: o, w: w, g: g, user: user, c: g[0].kept(user, o), answers: map[uint64]bool{}}
 		m.refs = append(m.refs, m.c.refAt())
-		if err := g[0].Join(m.refs[0], user); err != nil {
-			t.Fatal(err)
-		}
 		rt.Repeat(map[string]func(*rapid.T){
-			"push":    m.push,
-			"publish": m.publish,
-			"ask":     m.ask,
-			"answer":  m.answer,
-			"read":    m.read,
-			"go":      m.go_,
+			"push":   m.push,
+			"ask":    m.ask,
+			"answer": m.answer,
+			"read":   m.read,
+			"go":     m.go_,
 		})
 		for len(m.held) > 0 {
 			m.answer(rt)
@@ -392,14 +388,6 @@ func (m *roaming) push(t *rapid.T) {
 	m.pushed++
 	if err := m.w.at(ref).Push(ref, &zmsg.Push{ID: 1, Body: fmt.Append(nil, m.pushed)}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// publish comes to all gates.
-func (m *roaming) publish(*rapid.T) {
-	m.pushed++
-	for _, r := range m.g {
-		r.publish(m.user, &zmsg.Push{ID: 1, Body: fmt.Append(nil, m.pushed), No: m.pushed}, zmsg.NodeRef{ID: "x", Epoch: 1})
 	}
 }
 

@@ -220,8 +220,8 @@ func (s *Session) endOverlapLocked() {
 			continue
 		}
 		o.gaveLocked(e.pub)
-		e.sentOn = true            // to the gate where the session is, if it has gone on: there it has not come by itself
-		_ = s.pushLocked(e, false) // who is slow, or has ended, is counted
+		e.sentOn = true           // to the gate where the session is, if it has gone on: there it has not come by itself
+		_ = s.pushLocked(e, true) // who is slow, or has ended, is counted. Later: a write lets go of the lock, and what is published then would come between
 	}
 	s.resume.passing.Store(false)
 	s.sayGroupsLocked()

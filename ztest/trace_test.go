@@ -16,6 +16,7 @@ import (
 
 	"zgame/examples/chat"
 	"zgame/examples/chat/chatpb"
+	"zgame/zclient"
 	"zgame/zmsg"
 	"zgame/znode"
 	"zgame/ztest"
@@ -104,7 +105,14 @@ func TestFollowAUser(t *testing.T) {
 	ztest.Call[chatpb.Joined](t, bob, &chatpb.Join{Room: room})
 
 	spans, stop := follow(t, c, url.Values{"user": {"ann"}})
+	told := make(chan struct{}, 1)
+	zclient.On(ann, func(l *chatpb.Line) {
+		if l.GetText() == "not followed" {
+			told <- struct{}{}
+		}
+	})
 	ztest.Call[chatpb.Said](t, bob, &chatpb.Say{Room: room, Text: "not followed"})
+	<-told // else one turn may tell both lines, which then is not of ann's request
 	ztest.Call[chatpb.Said](t, ann, &chatpb.Say{Room: room, Text: "hello"})
 	name := "chat.Say"
 	ztest.Eventually(t, "all of ann's request is seen", func() bool {
