@@ -162,7 +162,7 @@ func (c *Context) call(to Ref, req proto.Message) (*future, error) {
 		g.codes.ended(cutReply.Code)
 		return nil, &zmsg.Error{Code: cutReply.Code, Outcome: zmsg.NotExecuted, Text: cutReply.Text}
 	}
-	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.waiting(), trace: c.traced()}
+	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.waiting(), trace: c.SendTrace()}
 	s.session, s.user = c.Session(), c.User()
 	err := to.request(req, &s)
 	if err == nil {
@@ -193,7 +193,7 @@ func (c *Context) then(to Ref, req proto.Message, fn func(c *Context, r *zmsg.Re
 	if c.tap != nil && c.tap.then(c, f, token, to, req) {
 		return
 	}
-	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.chain(), trace: c.traced()}
+	s := sending{f: f, token: token, deadline: deadline, from: c.cell, chain: c.chain(), trace: c.SendTrace()}
 	s.session, s.user = c.Session(), c.User()
 	if err := to.request(req, &s); err != nil {
 		r := zmsg.ErrorReply(err)

@@ -199,20 +199,18 @@ func (c *Context) Session() zmsg.SessionRef {
 func (c *Context) FromClient() bool { return c.it.msg != nil && c.it.msg.Client }
 
 // Trace returns the id under which the message is traced, zero if it is not. What the handler sends carries it on.
-func (c *Context) Trace() zmsg.TraceID { return c.traced().ID }
+func (c *Context) Trace() zmsg.TraceID { return c.SendTrace().ID }
 
 // SendTrace is Trace with the span in which the handler sends, for what carries messages itself.
-func (c *Context) SendTrace() zmsg.Trace { return c.traced() }
-
-// CarryTrace has what a turn sends that is about no message (Ref.Turn, a timer) be part of a trace, which SendTrace has returned in an earlier one.
-func (c *Context) CarryTrace(t zmsg.Trace) { *c.traceOf() = t }
-
-func (c *Context) traced() zmsg.Trace {
+func (c *Context) SendTrace() zmsg.Trace {
 	if c.it.msg == nil {
 		return c.trace
 	}
 	return c.it.msg.Trace
 }
+
+// CarryTrace has what a turn sends that is about no message (Ref.Turn, a timer) be part of a trace, which SendTrace has returned in an earlier one.
+func (c *Context) CarryTrace(t zmsg.Trace) { *c.traceOf() = t }
 
 // Deadline returns when the one who asked stops waiting; ok is false when nobody said.
 func (c *Context) Deadline() (t time.Time, ok bool) {
@@ -273,7 +271,7 @@ func (t *turnContext) Value(key any) any {
 // asked gives up (with the cause zmsg.ErrCancelled). A request made under it (Ask) is part of the call chain.
 func (c *Context) Context() context.Context {
 	if c.turn == nil {
-		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.traced(), tap: c.tap, log: c.log}
+		t := &turnContext{self: c.cell, chain: c.waiting(), trace: c.SendTrace(), tap: c.tap, log: c.log}
 		t.Context, t.cancel, t.giveUp = c.askedContext(c.cell.life())
 		c.turn, c.used = t, true
 	}
@@ -361,7 +359,7 @@ func (c *Context) fail(err error) {
 // its id the session and user it is about, because they may pick the receiver.
 func (c *Context) sign(m *zmsg.Message, session bool) {
 	m.From = c.cell.address()
-	m.Trace = c.traced()
+	m.Trace = c.SendTrace()
 	if session {
 		m.Session, m.User = c.Session(), c.User()
 	}

@@ -48,7 +48,7 @@ func (c *Context) callReentrant(to Ref, req proto.Message) (*future, error) {
 	cell.pending++
 	deadline := c.until()
 	token := f.arm(deadline)
-	s := sending{f: f, token: token, deadline: deadline, from: cell, chain: c.chain(), trace: c.traced()}
+	s := sending{f: f, token: token, deadline: deadline, from: cell, chain: c.chain(), trace: c.SendTrace()}
 	s.session, s.user = c.Session(), c.User()
 	if err := to.request(req, &s); err != nil {
 		if f.close(token) {

@@ -111,7 +111,7 @@ func (r Ref) tellFar(msg proto.Message, from *Context) error {
 	if r.far == nil {
 		return zmsg.ErrUnknownActor
 	}
-	if t := r.far.teller(); t != nil && (from == nil || from.traced().Span == 0) {
+	if t := r.far.teller(); t != nil && (from == nil || from.SendTrace().Span == 0) {
 		if id, ok := zmsg.Plain(msg); ok && id != 0 {
 			d := zmsg.Tell{To: r.far.addr.Actor, ID: id}
 			if from != nil {

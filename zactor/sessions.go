@@ -53,7 +53,7 @@ func (c *Context) newPush(msg proto.Message, opts []PushOption) (*zmsg.Push, err
 	if !ok {
 		return nil, errNoID
 	}
-	p := &zmsg.Push{ID: id, Value: msg, Trace: c.traced()}
+	p := &zmsg.Push{ID: id, Value: msg, Trace: c.SendTrace()}
 	for _, o := range opts {
 		o(p)
 	}

@@ -17,7 +17,7 @@ type Traced interface {
 func Spans(t *ztrace.Tracer) Middleware {
 	return func(h HandlerInfo, next Func) Func {
 		return func(c *Context) error {
-			if c.traced().Span == 0 && !c.follow(t) {
+			if c.SendTrace().Span == 0 && !c.follow(t) {
 				return next(c)
 			}
 			return c.record(t, &h, next)

@@ -152,10 +152,10 @@ func (c *Context) PublishTopicLocal(topic string, msg proto.Message) error {
 func (c *Context) publishTopic(op opKind, topic string, msg proto.Message, everywhere bool) error {
 	if c.tap != nil {
 		return c.tap.effect(c, op, effect{text: topic, msg: msg}, func() error {
-			return c.cell.g.publish(topic, msg, c.cell, c.traced(), everywhere)
+			return c.cell.g.publish(topic, msg, c.cell, c.SendTrace(), everywhere)
 		})
 	}
-	return c.cell.g.publish(topic, msg, c.cell, c.traced(), everywhere)
+	return c.cell.g.publish(topic, msg, c.cell, c.SendTrace(), everywhere)
 }
 
 // PublishTopic is Context.PublishTopic for who is no actor. While the group drains it is refused with ErrDraining.

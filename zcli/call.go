@@ -38,18 +38,15 @@ func callCommand() Command {
 			}
 			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error {
 				query := url.Values{}
-				if *user != "" {
-					query.Set("user", *user)
-				}
 				if *object != "" {
 					k, err := o.key(ctx, *object)
 					if err != nil {
 						return err
 					}
 					query = objectQuery(k)
-					if *user != "" {
-						query.Set("user", *user)
-					}
+				}
+				if *user != "" {
+					query.Set("user", *user)
 				}
 				return o.call(ctx, words[0], query, body)
 			})

@@ -77,9 +77,7 @@ const SessionClosedID = 10
 const FenceID = 11
 
 // ClosedSession returns which session c says has ended.
-func ClosedSession(c *wirepb.SessionClosed) SessionRef {
-	return SessionRef{Gate: NodeRef{ID: c.GetGate(), Epoch: c.GetGateEpoch()}, ID: c.GetSession(), Gen: c.GetGeneration()}
-}
+func ClosedSession(c *wirepb.SessionClosed) SessionRef { return sessionOf(c) }
 
 // Key names a stateful actor: its kind's number, the zone it lives in, and its id within both.
 type Key struct {

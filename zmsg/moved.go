@@ -7,8 +7,7 @@ const SessionMovedID = 13
 
 // MovedSession returns by which name m's session was known, and by which it goes on.
 func MovedSession(m *wirepb.SessionMoved) (from, to SessionRef) {
-	return SessionRef{Gate: NodeRef{ID: m.GetGate(), Epoch: m.GetGateEpoch()}, ID: m.GetSession(), Gen: m.GetGeneration()},
-		SessionRef{Gate: NodeRef{ID: m.GetNewGate(), Epoch: m.GetNewGateEpoch()}, ID: m.GetSession(), Gen: m.GetNewGeneration()}
+	return sessionOf(m), SessionRef{Gate: NodeRef{ID: m.GetNewGate(), Epoch: m.GetNewGateEpoch()}, ID: m.GetSession(), Gen: m.GetNewGeneration()}
 }
 
 // NewSessionMoved returns the message that says so.

@@ -38,11 +38,18 @@ func NewSessionResumed(s SessionRef, user string) *Message {
 }
 
 // SuspendedSession returns which session m is about.
-func SuspendedSession(m *wirepb.SessionSuspended) SessionRef {
-	return SessionRef{Gate: NodeRef{ID: m.GetGate(), Epoch: m.GetGateEpoch()}, ID: m.GetSession(), Gen: m.GetGeneration()}
-}
+func SuspendedSession(m *wirepb.SessionSuspended) SessionRef { return sessionOf(m) }
 
 // ResumedSession returns which session m is about.
-func ResumedSession(m *wirepb.SessionResumed) SessionRef {
+func ResumedSession(m *wirepb.SessionResumed) SessionRef { return sessionOf(m) }
+
+// sessionOf returns which session a message of SessionEvent is about.
+func sessionOf(m interface {
+	GetGate() string
+	GetGateEpoch() uint64
+	GetSession() uint64
+	GetGeneration() uint32
+},
+) SessionRef {
 	return SessionRef{Gate: NodeRef{ID: m.GetGate(), Epoch: m.GetGateEpoch()}, ID: m.GetSession(), Gen: m.GetGeneration()}
 }

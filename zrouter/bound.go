@@ -68,11 +68,10 @@ func (c *Context[S]) Sessions() []zmsg.SessionRef { return c.cell.res.bound.sess
 // PushAll sends msg to each session that is bound to the object. It must not be changed afterwards. Errors: what the gates or the bus say, joined;
 // ErrHandoff while the object is handed over.
 func (c *Context[S]) PushAll(msg proto.Message, opts ...zactor.PushOption) error {
-	p, err := push(msg, opts)
+	p, err := c.push(msg, opts)
 	if err != nil {
 		return err
 	}
-	p.Trace = c.SendTrace()
 	return c.cell.res.pushTo(nil, &p)
 }
 
@@ -82,11 +81,10 @@ func (c *Context[S]) Push(to zmsg.SessionRef, msg proto.Message, opts ...zactor.
 	if !r.bound.has(to) {
 		return c.Context.Push(to, msg, opts...)
 	}
-	p, err := push(msg, opts)
+	p, err := c.push(msg, opts)
 	if err != nil {
 		return err
 	}
-	p.Trace = c.SendTrace()
 	return r.pushTo([]zmsg.SessionRef{to}, &p)
 }
 
@@ -107,8 +105,7 @@ func (c *Context[S]) PushMany(to []zmsg.SessionRef, msg proto.Message, opts ...z
 	}
 	if len(mine) > 0 {
 		var p zmsg.Push
-		if p, errs[1] = push(msg, opts); errs[1] == nil {
-			p.Trace = c.SendTrace()
+		if p, errs[1] = c.push(msg, opts); errs[1] == nil {
 			errs[1] = r.pushTo(mine, &p)
 		}
 	}
@@ -138,12 +135,12 @@ func (c *Context[S]) PushEncoded(to []zmsg.SessionRef, p zmsg.Push) error {
 	return r.pushTo(to, &p)
 }
 
-func push(msg proto.Message, opts []zactor.PushOption) (p zmsg.Push, err error) {
+func (c *Context[S]) push(msg proto.Message, opts []zactor.PushOption) (p zmsg.Push, err error) {
 	id, ok := zmsg.IDOf(msg)
 	if !ok {
 		return p, errNoID
 	}
-	p.ID, p.Value = id, msg
+	p.ID, p.Value, p.Trace = id, msg, c.SendTrace()
 	for _, o := range opts {
 		o(&p)
 	}

@@ -109,11 +109,7 @@ func (s *ManagerSet) Recorded(ctx context.Context, k zmsg.Key) (Route, error) {
 	if err := s.check(k); err != nil {
 		return Route{}, err
 	}
-	store := s.store
-	if kind := s.kinds[k.Type]; kind != nil && kind.store != nil {
-		store = kind.store
-	}
-	rec, err := store.Read(ctx, k)
+	rec, err := s.storeOf(s.kinds[k.Type]).Read(ctx, k)
 	switch {
 	case errors.Is(err, zstore.ErrNotFound), err == nil && rec.Deleted:
 		return Route{}, ErrNotFound

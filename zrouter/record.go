@@ -14,7 +14,7 @@ import (
 func (t *turn) read(o *object) {
 	o.ios++
 	s := t.sh.set
-	k, store := o.key, s.storeOf(o)
+	k, store := o.key, s.storeOf(o.kind)
 	s.pool.do(func() func() {
 		rec, err := s.readRecord(store, k)
 		return func() {
@@ -125,7 +125,7 @@ func (t *turn) failedLater(w *write) {
 // start issues a write that has all it needs.
 func (t *turn) start(w *write) {
 	s := t.sh.set
-	store := s.storeOf(w.o)
+	store := s.storeOf(w.o.kind)
 	s.pool.do(func() func() {
 		if w.op == entry.Create {
 			data, err := w.make(w.o.key)
@@ -146,7 +146,7 @@ func (t *turn) resolve(w *write) {
 	s := t.sh.set
 	w.tries++
 	wait := s.jitter(backoff(w.tries, 5*time.Millisecond, time.Second))
-	store := s.storeOf(w.o)
+	store := s.storeOf(w.o.kind)
 	s.after(wait, func() {
 		s.pool.do(func() func() {
 			ctx, cancel := s.storeContext()

@@ -281,10 +281,10 @@ func cloneKey(k zmsg.Key) zmsg.Key {
 
 func (s *ManagerSet) seconds(t time.Time) uint32 { return uint32(t.Sub(s.start) / time.Second) }
 
-// storeOf returns the store of an object.
-func (s *ManagerSet) storeOf(o *object) zstore.Store {
-	if o.kind != nil && o.kind.store != nil {
-		return o.kind.store
+// storeOf returns the store of a kind, which is nil where this node does not host it.
+func (s *ManagerSet) storeOf(k *kind) zstore.Store {
+	if k != nil && k.store != nil {
+		return k.store
 	}
 	return s.store
 }

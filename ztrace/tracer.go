@@ -27,6 +27,8 @@ type Tracer struct {
 	cfg   Config
 	below uint64 // of the upper half of a trace's id
 	all   bool
+	ended [len(kindNames)]zmetrics.Counter
+	slow  zmetrics.Counter // followers
 
 	follows atomic.Pointer[followed] // nil: nobody follows
 
@@ -53,6 +55,10 @@ func New(cfg Config) *Tracer {
 		cfg.Metrics = zmetrics.NewTrace(nil)
 	}
 	t := &Tracer{cfg: cfg, all: cfg.Share >= 1, followers: map[*follower]struct{}{}}
+	for k, name := range kindNames {
+		t.ended[k] = cfg.Metrics.Spans.With(name)
+	}
+	t.slow = cfg.Metrics.Drops.With("follower")
 	if cfg.Share > 0 && !t.all {
 		t.below = uint64(cfg.Share * math.MaxUint64)
 	}
@@ -96,7 +102,7 @@ func (t *Tracer) End(s *Span) {
 	if s.ID == 0 {
 		s.ID = t.NewSpan()
 	}
-	t.cfg.Metrics.Spans.With(s.Kind.String()).Inc()
+	t.ended[s.Kind].Inc()
 	if t.cfg.Export != nil {
 		t.cfg.Export(s)
 	}
@@ -108,7 +114,7 @@ func (t *Tracer) End(s *Span) {
 		select {
 		case to.spans <- *s:
 		default:
-			t.cfg.Metrics.Drops.With("follower").Inc()
+			t.slow.Inc()
 		}
 	}
 }
