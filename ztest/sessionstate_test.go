@@ -184,6 +184,8 @@ func TestSessionStatesAlternate(t *testing.T) {
 	ztest.Eventually(t, "the gate knows that its client has a token", func() bool { return ann.RTT() > 0 })
 	here, there := watchSession(t, c.Node(0), session), watchSession(t, c.Node(1), session)
 	c.Settle()
+	w.cut(true) // of those that follow all may be over before anybody is told
+	ztest.Eventually(t, "it is away", func() bool { return len(here.read()) == 1 && len(there.read()) == 1 })
 	for range 40 {
 		w.cut(false)
 		time.Sleep(time.Millisecond) // sometimes it is back by then, sometimes not
