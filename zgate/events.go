@@ -55,11 +55,28 @@ func (c CloseCode) told() uint32 {
 	return uint32(c)
 }
 
-// tellAway tells one that has just begun to watch, or to have the session bound, if the client is away.
-func (s *Session) tellAway(to zmsg.Address) {
+// watchAndTell is watch, which tells one that is not told of the session already that the client is away, if it is.
+func (s *Session) watchAndTell(to zmsg.Address) (ended bool, err error) {
+	s.telling.Lock() // who begins to watch while others are told is told once
+	defer s.telling.Unlock()
+	told := s.away && slices.Contains(s.listeners(), to)
+	if ended, err = s.watch(to); s.away && !told && !ended && err == nil {
+		s.tellStateTo(to)
+	}
+	return ended, err
+}
+
+// tellOwner tells one that has just got the session bound if the client is away, unless it watches, and was told.
+func (s *Session) tellOwner(to zmsg.Address) {
 	s.telling.Lock()
 	defer s.telling.Unlock()
-	if s.away {
+	if !s.away {
+		return
+	}
+	s.mu.Lock()
+	watches := slices.Contains(s.watchers, to)
+	s.mu.Unlock()
+	if !watches {
 		s.tellStateTo(to)
 	}
 }

@@ -166,7 +166,7 @@ func (g *Gate) Bind(b *zmsg.Binding) error {
 		g.tellClosed(b.Owner, x.ref, "", x.how)
 	}
 	for _, s := range news {
-		s.tellAway(b.Owner)
+		s.tellOwner(b.Owner)
 	}
 	return nil
 }

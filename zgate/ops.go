@@ -265,10 +265,9 @@ func (g *Gate) watch(s *Session, ref zmsg.SessionRef, actor zmsg.Address) (err e
 			g.tellMoved(actor, ref, to) // whose node watches it there
 			return nil
 		}
-		if ended, err = s.watch(actor); err != nil {
+		if ended, err = s.watchAndTell(actor); err != nil {
 			return err
 		}
-		s.tellAway(actor)
 	}
 	if ended {
 		g.tellClosed(actor, ref, "", ending{closedLost, "the session has ended before"})
