@@ -3,7 +3,10 @@ package zrouter_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,6 +50,109 @@ func TestAfterSave(t *testing.T) {
 			}
 		case <-time.After(patience):
 			t.Fatal("it does not run")
+		}
+	}
+}
+
+// Functions run in the order in which they were given, however close saves are on each other: what they push is in order then.
+func TestAfterSaveInOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const calls = 1000
+	var ran []int64 // owned by the object's turns until all have run
+	done := make(chan struct{})
+	k := logs()
+	k.Settings.Durable = zrouter.On
+	k.Handlers[0] = zrouter.Handle(func(c *logContext, req *testpb.Append) (*testpb.Appended, error) {
+		a := add(c, req.Line)
+		c.State().Lines = nil // as many as there are would take their time to be saved
+		n, err := strconv.ParseInt(req.Line, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		c.AfterSave(func(*logContext) {
+			if ran = append(ran, n); n == calls {
+				close(done)
+			}
+		})
+		return a, nil
+	})
+	n := w.start("a", zrouter.Settings{}, k)
+	for i := range calls {
+		if i == calls/2 { // so that some are asked for again
+			n.store.SetFaults(func(zstore.Op, zmsg.Key) memstore.Fault {
+				if rand.IntN(3) == 0 {
+					return memstore.Fault{Kind: memstore.Unavailable}
+				}
+				return memstore.Fault{}
+			})
+		}
+		if i == calls/2+8 {
+			n.store.SetFaults(nil)
+		}
+		if _, err := n.append("x", fmt.Sprint(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("the last does not run")
+	}
+	for i, n := range ran {
+		if n != int64(i+1) {
+			t.Fatalf("%d ran as number %d", n, i+1)
+		}
+	}
+	if len(ran) != calls {
+		t.Errorf("%d have run, want %d", len(ran), calls)
+	}
+}
+
+// A transfer waits for what is to run behind a save, and for what that asks for: each runs once, in order, on whichever node.
+func TestAfterSaveAndTransfers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const calls, moves = 600, 40
+	var mu sync.Mutex // guards ran, which the objects of two nodes write
+	var ran []int64
+	k := logs()
+	k.Settings.Durable = zrouter.On
+	k.Handlers[0] = zrouter.Handle(func(c *logContext, req *testpb.Append) (*testpb.Appended, error) {
+		a := add(c, req.Line)
+		n := a.GetN()
+		c.AfterSave(func(c *logContext) {
+			c.AfterSave(func(*logContext) {
+				mu.Lock()
+				defer mu.Unlock()
+				ran = append(ran, n)
+			})
+		})
+		return a, nil
+	})
+	a, b := w.start("a", zrouter.Settings{}, k), w.start("b", zrouter.Settings{}, k)
+	if _, err := w.own(a, "x"); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range moves / 2 {
+			a.transfer("x", b)
+			b.transfer("x", a)
+		}
+	})
+	for i := range calls {
+		if _, err := a.append("x", fmt.Sprint(i)); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	eventually(t, "all have run", func() bool { mu.Lock(); defer mu.Unlock(); return len(ran) >= calls })
+	mu.Lock()
+	defer mu.Unlock()
+	for i, n := range ran {
+		if n != int64(i+1) {
+			t.Fatalf("%d ran as number %d", n, i+1)
 		}
 	}
 }

@@ -41,6 +41,7 @@ type residence struct {
 	bound      *bound       // the sessions that are bound to it; owned by the actor's turns, from the start on
 	boundCount atomic.Int32 // how many
 	trace      *zmsg.Trace  // in which the state was changed last, until it is saved; nil: in none that is recorded; owned by the actor's turn
+	saves      afterSaves   // likewise
 	actor      uint64       // the actor's id; set by its start
 
 	frozen int64         // of the move that has brought it here: since when it takes no requests, Unix milliseconds; 0: none, or not known

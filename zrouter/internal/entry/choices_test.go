@@ -215,12 +215,20 @@ func (s *search) nodeChoices(n int, add func(*[]choice, string, func(*search)), 
 	if node.started == nil && len(node.mailbox) > 0 {
 		add(normal, fmt.Sprintf("%s starts request %d", name, node.mailbox[0].ID), func(s *search) { s.start(n) })
 	}
+	if node.started != nil && node.started.ID == 0 && !node.zombie && s.then && !w.asked[readOnly] {
+		add(normal, name+" is to run something behind the save", func(s *search) {
+			s.w.asked[readOnly] = true
+			s.tell(n, Event{Kind: Asked, Req: Req{ID: readOnly, Own: true, Work: true, Durable: true, Then: true}})
+		})
+	}
 	if node.started != nil {
 		r := *node.started
 		add(normal, fmt.Sprintf("%s ran request %d", name, r.ID), func(s *search) {
 			x := &s.w.nodes[n]
 			x.started, x.zombie = nil, false
-			s.w.ran[r.ID]++
+			if !r.Then {
+				s.w.ran[r.ID]++
+			}
 			if s.w.ran[r.ID] > 1 {
 				s.fail("I7: request %d ran twice", r.ID)
 			}
@@ -385,6 +393,9 @@ func (s *search) start(n int) {
 	}
 	if w.rec.route.Owner != w.ref(n) || w.rec.route.Version != node.e.Route.Version {
 		s.fail("I4: %s starts request %d on version %d; the record has %v", refNames[n], r.ID, node.e.Route.Version, w.rec.route)
+	}
+	if s.then && r.ID == readOnly && !r.Then && w.rec.state&1 == 0 && s.calm() { // else it may be for a memory that is gone: who drives the entry knows
+		s.fail("%s runs what is to run behind a save, and the save is not there", refNames[n])
 	}
 	for k := range s.nodes {
 		if o := &w.nodes[k]; k != n && o.started != nil && !o.zombie {

@@ -53,6 +53,9 @@ func (s *search) end(r Req, f fate) {
 		s.fail("I6: request %d ends twice: %v and %v", r.ID, w.fates[r.ID], f)
 	}
 	w.fates[r.ID] = f
+	if s.then && r.ID == readOnly && (f != acked || w.ran[readOnly] != 1) && s.calm() {
+		s.fail("what was to run behind a save has not run, and nothing but transfers has happened: %v", f)
+	}
 	if f == notExecuted && w.ran[r.ID] > 0 {
 		s.fail("request %d was told not executed, and has run", r.ID)
 	}
@@ -170,6 +173,12 @@ func (s *search) effect(n int, x Effect) {
 		}
 		s.drop(n)
 	}
+}
+
+// calm reports that nothing has happened that may end a memory without a transfer, or refuse what is asked for.
+func (s *search) calm() bool {
+	b := &s.w.budget
+	return b.crash == 1 && b.lapse == 1 && b.fail == 1 && b.readFail == 1 && b.leave == 1 && b.panics == 1
 }
 
 // justReleased: the write that gave the ownership up, or away, proves that it was there until then.

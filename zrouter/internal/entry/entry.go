@@ -47,6 +47,7 @@ type Req struct {
 	Durable bool              // its success is told after the state is saved
 	Own     bool              // it asks that the object be owned here: it is not forwarded
 	Work    bool              // with Own: and is run then
+	Then    bool              // with Work: and is run again when a save has all that was there by the first time, before the object goes to another node
 	Make    bool              // with Own: and is created if it is not there, whatever the kind says
 	Look    bool              // it asks where the object is, and has nothing created or claimed
 	Again   bool              // it could not be delivered to the owner once
@@ -54,7 +55,7 @@ type Req struct {
 	Fence   bool              // it asks for nothing: it ends when all that came before it has been taken by the owner
 }
 
-// held is a success that is not told yet.
+// held is a success that is not told yet, or what runs again when it is.
 type held struct {
 	req   Req
 	saved bool // a save under way has its effect

@@ -1,6 +1,10 @@
 package entry
 
-import "zgame/zmsg"
+import (
+	"slices"
+
+	"zgame/zmsg"
+)
 
 // How ownership moves. The old owner: Active, asking the target (it serves meanwhile), Freezing, Moving, Cached. The target: it agrees
 // (Expect), is told that it owns the object (Loading), Active. The write of Moving is what changes the owner; everything behind it can be
@@ -92,11 +96,15 @@ func (s *step) thaw(why Cause) {
 	s.goOn()
 }
 
-// commitIfQuiet writes the new owner once nothing runs and no save is under way.
+// commitIfQuiet writes the new owner once nothing runs and no save is under way; where something is to run behind a save, the save is made before.
 //
 //go:noinline
 func (s *step) commitIfQuiet() {
 	if s.Phase != Freezing || s.Running > 0 || s.Writing {
+		return
+	}
+	if s.owes() {
+		s.startSave()
 		return
 	}
 	s.Phase, s.Writing, s.Dirty = Moving, true, false
@@ -104,6 +112,11 @@ func (s *step) commitIfQuiet() {
 		s.held[i].saved, s.held[i].idle = true, false
 	}
 	s.do(Effect{Op: Move, Route: s.Route, Rev: s.Rev})
+}
+
+// owes reports that something is to run behind a save.
+func (s *step) owes() bool {
+	return slices.ContainsFunc(s.held, func(h held) bool { return h.req.Then })
 }
 
 // moved is behind the point of no return: the record names the target.

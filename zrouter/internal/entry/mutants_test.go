@@ -56,6 +56,24 @@ var mutants = []mutant{
 		}
 		return nil
 	}},
+	{id: "AfterSave", name: "what is to run behind a save is not waited for", before: func(e *Entry, ev *Event) []Effect {
+		if e.Phase == Freezing && ev.Kind == Asked {
+			ev.Req.Then = false
+		}
+		return nil
+	}},
+	{id: "AfterSave", name: "what is to run behind a save runs at once", event: func(ev *Event, _ *Facts) bool {
+		if ev.Kind == Ran && ev.Req.Then {
+			ev.Req.Durable = false
+		}
+		return false
+	}},
+	{id: "AfterSave", name: "a transfer's own write is the save that something is to run behind", before: func(e *Entry, ev *Event) []Effect {
+		if e.Phase == Freezing && ev.Kind == Ran {
+			ev.Req.Then = false
+		}
+		return nil
+	}},
 	{id: "D7", name: "a placement that nobody committed is remembered as a route", after: func(e *Entry, _ *Event, out []Effect) {
 		for _, x := range out {
 			if x.Op == Forward && x.Route != e.Route {
@@ -123,6 +141,7 @@ func TestMutants(t *testing.T) {
 			{nodes: 2, reqs: 2, faults: 1, onDemand: true},
 			{nodes: 2, reqs: 2, faults: 2, onDemand: true},
 			{nodes: 2, reqs: 3, faults: 1, onDemand: true, order: true},
+			{nodes: 2, reqs: 1, faults: 2, onDemand: true, then: true},
 			{nodes: 3, reqs: 2, faults: 2, onDemand: true},
 		} {
 			if s, _ := c.search(t, m); s.broken != "" {

@@ -27,6 +27,9 @@ func (s *search) run(first *world, most int) (states int) {
 					s.fail("I6: nothing can happen any more, and request %d has not ended", r)
 				}
 			}
+			if s.then && it.w.asked[readOnly] && it.w.fates[readOnly] == open {
+				s.fail("I6: nothing can happen any more, and what was to run behind a save has not ended")
+			}
 			for n := range s.nodes {
 				if x := &it.w.nodes[n]; x.transfers != 0 {
 					s.fail("nothing can happen any more, and %s has not ended a transfer", refNames[n])
@@ -92,12 +95,13 @@ type scope struct {
 	skew        bool
 	own         bool // request 0 asks that the object be owned where it arrives
 	shy         bool // request 0 is for an object that is in memory
-	order       bool // see search
+	then        bool // see search
+	order       bool // likewise
 }
 
 func (c scope) search(t *testing.T, m mutant) (*search, int) {
 	t.Helper()
-	s := &search{t: t, nodes: c.nodes, reqs: c.reqs, onDemand: c.onDemand, skew: c.skew, own: c.own, shy: c.shy, mutant: m, faults: c.faults, order: c.order}
+	s := &search{t: t, nodes: c.nodes, reqs: c.reqs, onDemand: c.onDemand, skew: c.skew, own: c.own, shy: c.shy, mutant: m, faults: c.faults, then: c.then, order: c.order}
 	w := newWorld(c.nodes, budget{
 		faults: c.faults, crash: 1, lapse: 1, unknown: 1, fail: 1, readFail: 1, leave: 1, panics: 1, expire: 1, told: 1, drain: 1,
 		move: 1, unquiet: 1, loss: 1, unexpect: 1,
@@ -117,8 +121,11 @@ func TestSearch(t *testing.T) {
 		{nodes: 3, reqs: 3, faults: 1, onDemand: true},
 		{nodes: 2, reqs: 1, faults: 2, onDemand: true, shy: true},
 		{nodes: 2, reqs: 2, faults: 1, onDemand: true, shy: true},
+		{nodes: 2, reqs: 1, faults: 2, onDemand: true, then: true},
+		{nodes: 2, reqs: 2, faults: 2, onDemand: true, then: true},
+		{nodes: 2, reqs: 1, faults: 3, onDemand: true, then: true},
 	} {
-		if raceEnabled && c.nodes+c.reqs+int(c.faults) > 6 {
+		if raceEnabled && (c.nodes+c.reqs+int(c.faults) > 6 || c.then && c.reqs+int(c.faults) > 3) {
 			continue // one goroutine: the race detector only makes it slow
 		}
 		s, n := c.search(t, mutant{})

@@ -121,11 +121,14 @@ func (s *step) asked(r Req) {
 			s.run(r)
 		}
 	case Claiming, Loading, Releasing, Settling, Checking, Freezing, Moving:
-		if s.Suspended {
+		switch {
+		case s.Suspended:
 			s.answer(r, Unavailable)
-			return
+		case s.Phase == Freezing && r.Then: // of what runs still, with which it belongs
+			s.run(r)
+		default:
+			s.wait(r)
 		}
-		s.wait(r)
 	case Reading:
 		s.wait(r)
 	case Turning:
@@ -454,6 +457,18 @@ func (s *step) run(r Req) {
 	s.do(Effect{Op: Run, Req: r})
 }
 
+// success ends r, or has it run again.
+//
+//go:noinline
+func (s *step) success(r Req) {
+	if !r.Then {
+		s.do(Effect{Op: Ack, Req: r})
+		return
+	}
+	r.Then, r.Durable = false, false
+	s.run(r)
+}
+
 //go:noinline
 func (s *step) ran(ev *Event) {
 	s.Running--
@@ -463,8 +478,9 @@ func (s *step) ran(ev *Event) {
 		s.held = append(s.held, held{req: ev.Req, saved: !s.Dirty, idle: !s.Dirty}) // the write under way has all that it saw
 		s.saveHeld()
 	case (s.Phase == Active || s.Phase == Freezing) && !s.Suspended && !s.Unknown:
-		s.do(Effect{Op: Ack, Req: ev.Req})
+		s.success(ev.Req)
 	default:
+		ev.Req.Durable = false // all is saved: it waits for the record to be seen, or for the lease
 		s.held = append(s.held, held{req: ev.Req})
 		if s.Suspended {
 			s.saveHeld()

@@ -125,6 +125,7 @@ type search struct {
 	skew     bool // node 2 always takes itself for the home
 	own      bool // request 0 asks to own
 	shy      bool // request 0 is shy
+	then     bool // while request 0 runs, it asks for something to run behind the save
 	order    bool // it is checked that requests of one node are handled in the order in which they were asked for
 	faults   uint8
 	mutant   mutant
@@ -209,7 +210,7 @@ func (e *enc) route(r Route) {
 
 func (e *enc) req(r Req) {
 	e.n(r.ID, uint64(r.Hint), uint64(r.Hops))
-	e.is(r.Durable, r.Own, r.Again, r.Fence, r.Shy)
+	e.is(r.Durable, r.Own, r.Again, r.Fence, r.Shy, r.Then)
 }
 
 func (e *enc) reqs(l []Req) {

@@ -77,6 +77,10 @@ func (s *step) failed(ev *Event) {
 		s.lookOrRest()
 	case Freezing:
 		s.unsaved()
+		if s.owes() { // the save that it waits for is not tried again and again
+			s.thaw(Unavailable)
+			return
+		}
 		s.commitIfQuiet()
 	case Moving:
 		s.unsaved()
@@ -116,7 +120,7 @@ func (s *step) ackSaved() {
 			h.req.Durable, h.saved = false, false
 			kept = append(kept, h)
 		case h.saved:
-			s.do(Effect{Op: Ack, Req: h.req})
+			s.success(h.req)
 		default:
 			kept = append(kept, h)
 		}
@@ -146,7 +150,7 @@ func (s *step) ackServed() {
 		if h.req.Durable {
 			kept = append(kept, h)
 		} else {
-			s.do(Effect{Op: Ack, Req: h.req})
+			s.success(h.req)
 		}
 	}
 	s.held = kept
@@ -157,6 +161,10 @@ func (s *step) save() {
 	if s.Phase != Active && s.Phase != Checking || !s.Dirty || s.Writing {
 		return
 	}
+	s.startSave()
+}
+
+func (s *step) startSave() {
 	s.Writing, s.Dirty = true, false
 	for i := range s.held {
 		s.held[i].saved, s.held[i].idle = true, false
