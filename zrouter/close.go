@@ -163,7 +163,7 @@ func (s *ManagerSet) abandon(err error) (resident []zmsg.Key) {
 			clear(o.calls)
 			if o.res != nil {
 				resident = append(resident, o.key)
-				t.drop(o, false, zmsg.NodeRef{})
+				t.drop(o, false, o.entry.Route)
 			}
 			o.inert = true
 			delete(sh.objects, o.key)

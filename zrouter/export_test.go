@@ -50,3 +50,15 @@ func WarnOfOthers(s *ManagerSet) {
 	s.storeFailed(&object{key: zmsg.Key{Type: 7, ID: "other"}}, zstore.OpRead, zstore.ErrUnavailable)
 	s.lostOneWay(&call{})
 }
+
+// History is the ring behind ManagerSet.History.
+type History struct{ h history }
+
+// NewHistory returns an empty one.
+func NewHistory() *History { return new(History) }
+
+// Add adds p.
+func (h *History) Add(p Passage) { h.h.add(p) }
+
+// Get is ManagerSet.History.
+func (h *History) Get(since uint64, k zmsg.Key, n int) []Passage { return h.h.get(since, k, n) }

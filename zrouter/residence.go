@@ -46,6 +46,7 @@ type residence struct {
 
 	frozen int64         // of the move that has brought it here: since when it takes no requests, Unix milliseconds; 0: none, or not known
 	pause  time.Duration // likewise: for how long it took none, until the actor's start
+	away   time.Duration // of the move that takes it away: for how long it took none, until the record named the new owner; guarded by the shard's mu
 
 	// Guarded by the shard's mu.
 	ref     zactor.Ref

@@ -121,6 +121,7 @@ type ManagerSet struct {
 	places    atomic.Pointer[places]
 	owns      atomic.Pointer[owners]
 	drains    drains
+	history   history
 	mourning  mourning
 
 	simulated bool // write ids are of random

@@ -338,6 +338,9 @@ func (t *turn) moved(o *object, r Route) {
 	c, now := t.sh.set.countsOf(o), t.time()
 	c.handoffs("ok").Inc()
 	if !m.frozen.IsZero() {
+		if o.res != nil {
+			o.res.away = now.Sub(m.frozen)
+		}
 		t.sh.set.counts.HandoffSeconds.With("freeze").Observe(m.wrote.Sub(m.frozen).Seconds())
 		t.sh.set.counts.HandoffSeconds.With("commit").Observe(now.Sub(m.wrote).Seconds())
 	}

@@ -261,7 +261,7 @@ func (t *turn) do(o *object, x *entry.Effect) {
 			t.ended = append(t.ended, c)
 		}
 	case entry.Drop:
-		t.drop(o, x.Saved, x.Route.Owner)
+		t.drop(o, x.Saved, x.Route)
 	case entry.Prepare:
 		t.prepare(o, x)
 	case entry.Hint:
@@ -447,6 +447,7 @@ func (t *turn) load(o *object) {
 			res.ref = ref
 			s.residents.Add(1)
 			o.res, o.used, o.rec = res, t.time(), nil
+			t.came(o, res)
 			if !o.hinted.IsZero() {
 				s.counts.HandoffSeconds.With("adopt").Observe(t.time().Sub(o.hinted).Seconds())
 				o.hinted = time.Time{}
@@ -457,8 +458,8 @@ func (t *turn) load(o *object) {
 	})
 }
 
-// drop ends the residence; owner has the object now.
-func (t *turn) drop(o *object, saved bool, owner zmsg.NodeRef) {
+// drop ends the residence; now is the object's route.
+func (t *turn) drop(o *object, saved bool, now entry.Route) {
 	res := o.res
 	o.res = nil
 	if res == nil {
@@ -472,7 +473,7 @@ func (t *turn) drop(o *object, saved bool, owner zmsg.NodeRef) {
 	switch {
 	case res.crashed:
 		res.why = Panicked
-	case saved && !owner.IsZero() && !t.sh.set.self.Is(owner):
+	case saved && !now.Owner.IsZero() && !t.sh.set.self.Is(now.Owner):
 		res.why = Moved
 	case saved, res.resting:
 		res.why = Released
@@ -482,6 +483,7 @@ func (t *turn) drop(o *object, saved bool, owner zmsg.NodeRef) {
 	}
 	o.kind.counts.residents.Dec()
 	o.kind.counts.drops[res.why].Inc()
+	t.went(o, res, now)
 	o.saveAt, o.unsaved, o.fails = time.Time{}, time.Time{}, 0
 	o.old = res
 	if t.sh.set.group.Stop(res.ref) != nil && res.gone {
