@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"zgame/internal/adminport"
 )
 
 // maxAnswer is how much of an answer is printed, in bytes.
@@ -43,7 +45,7 @@ func callCommand() Command {
 					if err != nil {
 						return err
 					}
-					query = objectQuery(k)
+					query = adminport.ObjectQuery(k)
 				}
 				if *user != "" {
 					query.Set("user", *user)
@@ -55,14 +57,14 @@ func callCommand() Command {
 }
 
 func (o *operator) call(ctx context.Context, message string, query url.Values, body io.Reader) error {
-	address, err := o.any(ctx)
+	address, err := o.Any(ctx)
 	if err != nil {
 		return err
 	}
-	res, err := sendAdmin(ctx, address, http.MethodPost, "/call/"+url.PathEscape(message)+"?"+query.Encode(), body)
+	res, err := adminport.Ask(ctx, address, http.MethodPost, "/call/"+url.PathEscape(message)+"?"+query.Encode(), body)
 	if err != nil {
-		if s, ok := errors.AsType[*statusError](err); ok {
-			return errors.New(s.text)
+		if s, ok := errors.AsType[*adminport.StatusError](err); ok {
+			return errors.New(s.Text)
 		}
 		return err
 	}

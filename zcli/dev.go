@@ -2,11 +2,13 @@ package zcli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,6 +33,7 @@ type devFlags struct {
 	data              string
 	fresh             bool
 	gate, page, admin string
+	console           string // "": see consoleAddress; off: none
 	level             string
 	plaintext         bool
 }
@@ -49,6 +52,7 @@ func devCommand(app znode.App) Command {
 			flags.StringVar(&f.gate, "gate", "127.0.0.1:7000", "gate address of the first node")
 			flags.StringVar(&f.page, "page", "127.0.0.1:8080", "page address of the first node")
 			flags.StringVar(&f.admin, "admin", "127.0.0.1:9090", "admin address of the first node: /metrics, /livez, /readyz")
+			flags.StringVar(&f.console, "console", "", "web console address of the first node; off: none; default: that of --admin, the port plus 100 (0 stays 0)")
 			flags.BoolVar(&f.plaintext, "insecure-plaintext", false, "let --gate be an address that other machines reach, without TLS")
 			flags.StringVar(&f.level, "log", "warn", "log level: debug, info, warn, error")
 			if err := Parse(flags, env, args); err != nil {
@@ -106,7 +110,7 @@ func dev(ctx context.Context, env Env, app znode.App, f devFlags, base znode.Set
 // says; then the flags that were given.
 func devBase(env Env, app znode.App, flags *flag.FlagSet, f devFlags) (znode.Settings, error) {
 	s := znode.DefaultSettings()
-	s.Gate.Text, s.Trace.Enabled, s.Admin.Call = true, true, true
+	s.Gate.Text, s.Trace.Enabled, s.Admin.Call, s.Actors.Measure = true, true, true, true
 	if app.Auth == nil {
 		s.Gate.Auth.Kind = "dev"
 	}
@@ -129,6 +133,9 @@ func devBase(env Env, app znode.App, flags *flag.FlagSet, f devFlags) (znode.Set
 			s.Gate.InsecurePlaintext = f.plaintext
 		}
 	})
+	if err := devConsole(&s, f.console); err != nil {
+		return s, err
+	}
 	for _, key := range []string{"node.id", "nats.url", "etcd.endpoints", "store.driver"} {
 		name := settings.EnvName(znode.EnvPrefix, key)
 		if slices.ContainsFunc(env.Environ, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
@@ -136,6 +143,34 @@ func devBase(env Env, app znode.App, flags *flag.FlagSet, f devFlags) (znode.Set
 		}
 	}
 	return s, nil
+}
+
+// consoleStep is how far the console's port is from the admin port, where nobody says.
+const consoleStep = 100
+
+// devConsole turns the web console on: where the flag says, or the environment, or beside the admin port. Who has no token of his own gets one, which is good as long
+// as this process runs.
+func devConsole(s *znode.Settings, flag string) (err error) {
+	c := &s.Console
+	switch {
+	case flag == "off", flag == "" && c.Address == "" && s.Admin.Address == "":
+		c.Address = ""
+		return nil
+	case flag != "":
+		c.Address = flag
+	case c.Address == "":
+		if c.Address, err = addPort(s.Admin.Address, consoleStep); err != nil { // the port is among the last
+			host, _, err := net.SplitHostPort(s.Admin.Address)
+			if err != nil {
+				return fmt.Errorf("--admin: %q: expected host:port", s.Admin.Address)
+			}
+			c.Address = net.JoinHostPort(host, "0")
+		}
+	}
+	if c.OperatorToken == "" {
+		c.OperatorToken = rand.Text()
+	}
+	return nil
 }
 
 // devSettings makes the settings of each node.
@@ -148,7 +183,10 @@ func devSettings(base znode.Settings, nodes int, servers *Servers) ([]znode.Sett
 		for _, p := range []struct {
 			flag string
 			to   *string
-		}{{"gate", &s.Gate.Address}, {"page", &s.Page.Address}, {"admin", &s.Admin.Address}} {
+		}{{"gate", &s.Gate.Address}, {"page", &s.Page.Address}, {"admin", &s.Admin.Address}, {"console", &s.Console.Address}} {
+			if *p.to == "" {
+				continue
+			}
 			address, err := addPort(*p.to, k)
 			if err != nil {
 				return nil, fmt.Errorf("--%s: %w", p.flag, err)
@@ -277,7 +315,9 @@ func stopAll(nodes []*znode.Node, timeout time.Duration) error {
 // saveSettings leaves the first node's settings in the data directory, for the commands that operate a cluster.
 func saveSettings(data string, s *znode.Settings) (file string, err error) {
 	file = filepath.Join(data, "settings.yaml")
-	return file, os.WriteFile(file, []byte(s.Text()), 0o600)
+	plain := *s
+	plain.Console = znode.Settings{}.Console // its token is not to be in a file, and without one it would be a fault
+	return file, os.WriteFile(file, []byte(plain.Text()), 0o600)
 }
 
 func banner(env Env, app znode.App, nodes []*znode.Node, file string) {
@@ -293,6 +333,9 @@ func banner(env Env, app znode.App, nodes []*znode.Node, file string) {
 			fmt.Fprintf(&b, "    page   http://%s\n", a)
 		}
 		fmt.Fprintf(&b, "    gate   %s\n    admin  http://%s/metrics /livez /readyz\n", n.GateURL(), n.AdminAddr())
+		if a := n.ConsoleAddr(); a != "" {
+			fmt.Fprintf(&b, "    console http://%s/#token=%s\n", a, url.QueryEscape(n.Settings().Console.OperatorToken))
+		}
 	}
 	fmt.Fprintf(&b, "\n  settings of the first node: %s\n  look at it from another terminal: %s inspect --config %s\n\nstop with Ctrl-C\n\n", file, env.Name, file)
 	fmt.Fprint(env.Stdout, b.String())

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"zgame/internal/adminport"
 	"zgame/internal/doctor"
 	"zgame/zdiscovery"
 	"zgame/znode"
@@ -113,7 +114,7 @@ func examineNode(ctx context.Context, rec zdiscovery.Node) doctor.Node {
 	// look returns what the node says, and when by our clock: in the middle of asking.
 	look := func() (s znode.NodeStatus, at time.Time, err error) {
 		before := time.Now()
-		err = fetch(ctx, rec.Admin, http.MethodGet, "/node", &s)
+		err = adminport.Fetch(ctx, rec.Admin, http.MethodGet, "/node", &s)
 		return s, before.Add(time.Since(before) / 2), err
 	}
 	first, began, err := look()

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"zgame/internal/adminport"
 	"zgame/znode"
 )
 
@@ -96,7 +97,7 @@ func (d *drainer) run(ctx context.Context) error {
 
 // follow asks for the drain, and prints how it goes until the node has no objects any more, or no time for them.
 func (d *drainer) follow(ctx context.Context) error {
-	res, err := askAdmin(ctx, d.address, http.MethodPost, "/drain?follow=1s&node="+url.QueryEscape(d.node))
+	res, err := adminport.Ask(ctx, d.address, http.MethodPost, "/drain?follow=1s&node="+url.QueryEscape(d.node), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("the node %q cannot be asked at %s: %w\n  where that is not its address from here: --admin, or admin.url in its settings", d.node, d.address, err)
 	}
@@ -157,7 +158,7 @@ func (d *drainer) gone(ctx context.Context) error {
 			here, err = d.cluster.Has(ctx, d.last.Node)
 		}
 		if (d.cluster == nil || err != nil) && ctx.Err() == nil {
-			res, notThere := askAdmin(ctx, d.address, http.MethodGet, "/drain")
+			res, notThere := adminport.Ask(ctx, d.address, http.MethodGet, "/drain", http.NoBody)
 			if notThere == nil {
 				_ = res.Body.Close() // what it says is not needed
 			} else {

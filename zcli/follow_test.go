@@ -3,7 +3,6 @@ package zcli
 import (
 	"context"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,34 +36,6 @@ func TestTraceText(t *testing.T) {
 `
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
-	}
-}
-
-// What nothing comes for any more is printed, if it is of whom is followed; of too many the oldest goes.
-func TestFollower(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	f := follower{of: func(s *ztrace.Span) bool { return s.User == "ann" }, out: &out}
-	base := time.Unix(1000, 0)
-	span := func(n int, user string) *ztrace.Span {
-		return &ztrace.Span{Trace: zmsg.TraceID{byte(n), byte(n >> 8), 1}, ID: uint64(n) + 1, Name: "m", User: user, Start: base}
-	}
-	f.add(span(1, "ann"), base)
-	f.add(span(2, "bob"), base)
-	f.print(base.Add(-time.Second))
-	if out.Len() != 0 {
-		t.Errorf("printed before it was complete: %s", out.String())
-	}
-	f.print(base)
-	if got := strings.Count(out.String(), "\n"); got != 1 || !strings.Contains(out.String(), "from ann") || len(f.traces) != 0 {
-		t.Errorf("printed %s", out.String())
-	}
-	out.Reset()
-	for i := range maxTraces + 10 {
-		f.add(span(i, "ann"), base.Add(time.Duration(i)))
-	}
-	if got := strings.Count(out.String(), "\n"); len(f.traces) > maxTraces || got != 10 {
-		t.Errorf("%d traces are kept, %d printed", len(f.traces), got)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"zgame/internal/adminport"
 	"zgame/internal/settings"
 	"zgame/zdiscovery"
 	"zgame/zmsg"
@@ -73,7 +74,7 @@ func inspectCommand() Command {
 					if err != nil {
 						return err
 					}
-					return o.follow(life, objectQuery(k).Encode(), func(s *ztrace.Span) bool { return s.Key == k })
+					return o.follow(life, adminport.ObjectQuery(k).Encode(), func(s *ztrace.Span) bool { return s.Key == k })
 				case len(words) == 0:
 					return o.inspectNodes(ctx)
 				case words[0] == "actors":
@@ -96,22 +97,17 @@ func (o *operator) inspectActors(ctx context.Context, match string) error {
 	fmt.Fprintln(t, "NODE\tACTOR\tNAME\tTYPE\tQUEUED\tSTATE")
 	var failed []string
 	var faults []error
-	for _, admin := range o.admins() {
+	for _, admin := range o.Ports() {
 		var s znode.ActorsStatus
-		var of znode.NodeStatus
-		err := fetch(ctx, admin, http.MethodGet, "/node", &of)
-		if err == nil {
-			err = fetch(ctx, admin, http.MethodGet, "/actors?match="+url.QueryEscape(match), &s)
-		}
-		if err != nil {
+		if err := adminport.Fetch(ctx, admin, http.MethodGet, "/actors?match="+url.QueryEscape(match), &s); err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", admin, err))
 			continue
 		}
 		for _, a := range s.Actors {
-			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d of %d\t%s\n", of.Node.ID, a.ID, a.Name, a.Type, a.Queued, a.Limit, a.State)
+			fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d of %d\t%s\n", s.Node.ID, a.ID, a.Name, a.Type, a.Queued, a.Limit, a.State)
 		}
 		if more := s.All - len(s.Actors); more > 0 {
-			fmt.Fprintf(t, "%s\t\t\tand %d more\t\t\n", of.Node.ID, more)
+			fmt.Fprintf(t, "%s\t\t\tand %d more\t\t\n", s.Node.ID, more)
 		}
 		for i := range s.Failures {
 			f := &s.Failures[i]
@@ -119,7 +115,7 @@ func (o *operator) inspectActors(ctx context.Context, match string) error {
 			if name == "" {
 				name = fmt.Sprint(f.Actor)
 			}
-			failed = append(failed, fmt.Sprintf("%s %s: actor %s, message %d, trace %s: %s", f.At.Local().Format(time.DateTime), of.Node.ID, name, f.Message, f.Trace, f.Text))
+			failed = append(failed, fmt.Sprintf("%s %s: actor %s, message %d, trace %s: %s", f.At.Local().Format(time.DateTime), s.Node.ID, name, f.Message, f.Trace, f.Text))
 		}
 	}
 	err := t.Flush()
@@ -130,62 +126,46 @@ func (o *operator) inspectActors(ctx context.Context, match string) error {
 	return errors.Join(append(faults, err)...)
 }
 
-// objectQuery names an object to an admin port.
-func objectQuery(k zmsg.Key) url.Values {
-	return url.Values{"type": {fmt.Sprint(k.Type)}, "zone": {fmt.Sprint(k.Zone)}, "id": {k.ID}}
-}
-
 // inspectNodes prints a line for each node. One that does not answer has a line too.
 func (o *operator) inspectNodes(ctx context.Context) error {
 	t := tabwriter.NewWriter(o.env.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tSTATE\tUP\tLOAD\tSESSIONS\tAWAY\tACTORS\tOBJECTS\tZONE\tVERSION\tGATE")
 	line := func(admin string, n *zdiscovery.Node) {
 		var s znode.NodeStatus
-		if err := fetch(ctx, admin, http.MethodGet, "/node", &s); err != nil {
+		if err := adminport.Fetch(ctx, admin, http.MethodGet, "/node", &s); err != nil {
 			fmt.Fprintf(t, "%s\t%s\t?\t?\t?\t?\t?\t?\t%s\t%s\t%s\n", n.Ref, n.State, n.Zone, n.Version, n.Gate)
 			return
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d %%\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Node, s.State, time.Since(s.Started).Round(time.Second), (s.Load+5)/10,
 			s.Sessions, s.Suspended, s.Actors, s.Objects, s.Zone, s.Version, s.Gate)
 	}
-	if o.admin != "" {
-		line(o.admin, &zdiscovery.Node{Ref: zmsg.NodeRef{ID: o.admin}, State: "does not answer"})
+	if o.Only != "" {
+		line(o.Only, &zdiscovery.Node{Ref: zmsg.NodeRef{ID: o.Only}, State: "does not answer"})
 	}
-	for i := range o.nodes {
-		line(o.nodes[i].Admin, &o.nodes[i])
+	for i := range o.Nodes {
+		line(o.Nodes[i].Admin, &o.Nodes[i])
 	}
 	return t.Flush()
 }
 
 // routeText says where an object lives.
-func routeText(r *znode.ObjectRoute) string {
+func routeText(r *adminport.ObjectRoute) string {
 	if r.Owner == "" {
 		return fmt.Sprintf("nobody has it; route version %d", r.Version)
 	}
-	return fmt.Sprintf("%s has it; route version %d", zmsg.NodeRef{ID: r.Owner, Epoch: r.Epoch}, r.Version)
+	return fmt.Sprintf("%s has it; route version %d", r.Node(), r.Version)
 }
 
 func (o *operator) inspectObject(ctx context.Context, key string) error {
-	_, route, err := o.find(ctx, key)
-	if err == nil {
-		_, err = fmt.Fprintf(o.env.Stdout, "%s: %s\n", key, routeText(route))
-	}
-	return err
-}
-
-// find returns the admin path of an object, and where it lives.
-func (o *operator) find(ctx context.Context, key string) (path string, route *znode.ObjectRoute, err error) {
 	k, err := o.key(ctx, key)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
-	address, err := o.any(ctx)
-	if err != nil {
-		return "", nil, err
+	route, err := o.Find(ctx, k)
+	if err == nil {
+		_, err = fmt.Fprintf(o.env.Stdout, "%s: %s\n", key, routeText(&route))
 	}
-	path = fmt.Sprintf("/objects/%d/%d/%s", k.Type, k.Zone, url.PathEscape(k.ID))
-	route = new(znode.ObjectRoute)
-	return path, route, fetch(ctx, address, http.MethodGet, path, route)
+	return err
 }
 
 // key reads a key as people write it.
@@ -222,16 +202,16 @@ func (o *operator) key(ctx context.Context, text string) (k zmsg.Key, err error)
 // kinds returns the numbers of the kinds that nodes host.
 func (o *operator) kinds(ctx context.Context) (map[string]uint32, error) {
 	kinds := map[string]uint32{}
-	if o.admin != "" {
+	if o.Only != "" {
 		var s znode.NodeStatus
-		err := fetch(ctx, o.admin, http.MethodGet, "/node", &s)
+		err := adminport.Fetch(ctx, o.Only, http.MethodGet, "/node", &s)
 		for _, k := range s.Kinds {
 			kinds[k.Name] = k.Type
 		}
 		return kinds, err
 	}
-	for i := range o.nodes {
-		for _, k := range o.nodes[i].Kinds {
+	for i := range o.Nodes {
+		for _, k := range o.Nodes[i].Kinds {
 			kinds[k.Name] = k.Type
 		}
 	}
@@ -239,12 +219,12 @@ func (o *operator) kinds(ctx context.Context) (map[string]uint32, error) {
 }
 
 func (o *operator) inspectUser(ctx context.Context, user string) error {
-	address, err := o.any(ctx)
+	address, err := o.Any(ctx)
 	if err != nil {
 		return err
 	}
 	var s znode.UserStatus
-	if err := fetch(ctx, address, http.MethodGet, "/users/"+url.PathEscape(user), &s); err != nil {
+	if err := adminport.Fetch(ctx, address, http.MethodGet, "/users/"+url.PathEscape(user), &s); err != nil {
 		return err
 	}
 	if len(s.Sessions) == 0 {
@@ -273,44 +253,21 @@ func moveCommand() Command {
 	}
 }
 
-// moveRounds is how often a move is asked for: somebody else may move the object meanwhile.
-const moveRounds = 4
-
-func (o *operator) move(ctx context.Context, key, to string) (err error) {
-	for range moveRounds {
-		path, from, err := o.find(ctx, key)
-		switch {
-		case err != nil:
-			return err
-		case from.Owner == "":
-			return fmt.Errorf("%s: nobody has it in memory, so there is nothing to move: the next request to it decides where it lives", key)
-		case from.Owner == to:
-			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s already\n", key, routeText(from))
-			return err
-		}
-		address, err := o.of(from.Owner)
-		if err != nil {
-			return err
-		}
-		var now znode.ObjectRoute
-		began := time.Now()
-		err = fetch(ctx, address, http.MethodPost, path+"/move?to="+url.QueryEscape(to), &now)
-		if err == nil {
-			_, err = fmt.Fprintf(o.env.Stdout, "%s: %s@%s gave it up; %s; took %s\n", key, from.Owner, strconv.FormatUint(from.Epoch, 36), routeText(&now), time.Since(began).Round(100*time.Microsecond))
-			return err
-		}
-		switch s, answered := errors.AsType[*statusError](err); {
-		case !answered && ctx.Err() == nil:
-			return fmt.Errorf("%s: the node %s, which has it, cannot be asked: %w\n  where its process has died, others take over what it had when its lease has ended (etcd.lease): try again then", key, from.Owner, err)
-		case !answered || s.status != http.StatusConflict || ctx.Err() != nil:
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		// Who was asked has not got it any more, or refuses: the next look says which.
-		if _, again, lookErr := o.find(ctx, key); lookErr != nil || again.Version == from.Version {
-			return fmt.Errorf("%s: %w", key, err)
-		}
+func (o *operator) move(ctx context.Context, key, to string) error {
+	k, err := o.key(ctx, key)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%s: others move it all the time; nothing was done", key)
+	m, err := o.Move(ctx, k, to)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", key, err)
+	case m.From == m.To:
+		_, err = fmt.Fprintf(o.env.Stdout, "%s: %s already\n", key, routeText(&m.To))
+	default:
+		_, err = fmt.Fprintf(o.env.Stdout, "%s: %s gave it up; %s; took %s\n", key, m.From.Node(), routeText(&m.To), m.Took.Round(100*time.Microsecond))
+	}
+	return err
 }
 
 // kickCommand is `kick`: it closes the sessions of a user.
@@ -330,14 +287,14 @@ func kickCommand() Command {
 				return Misuse(flags, "--code %d: expected 4000 to 4999, which are the application's", *code)
 			}
 			return at.operate(ctx, env, *timeout, func(ctx context.Context, o *operator) error {
-				address, err := o.any(ctx)
+				address, err := o.Any(ctx)
 				if err != nil {
 					return err
 				}
 				q := url.Values{"code": {strconv.FormatUint(uint64(*code), 10)}, "text": {*text}}
 				var done znode.Kicked
-				if err := fetch(ctx, address, http.MethodPost, "/users/"+url.PathEscape(words[0])+"/kick?"+q.Encode(), &done); err != nil {
-					if s, ok := errors.AsType[*statusError](err); ok && s.status == http.StatusNotFound {
+				if err := adminport.Fetch(ctx, address, http.MethodPost, "/users/"+url.PathEscape(words[0])+"/kick?"+q.Encode(), &done); err != nil {
+					if s, ok := errors.AsType[*adminport.StatusError](err); ok && s.Status == http.StatusNotFound {
 						return fmt.Errorf("%s is not logged in", words[0])
 					}
 					return err

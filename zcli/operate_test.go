@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"zgame/internal/adminport"
 	"zgame/zclient"
 	"zgame/zdiscovery"
 	"zgame/znode"
@@ -96,7 +97,7 @@ func TestOperations(t *testing.T) {
 		}
 	}
 	var status znode.NodeStatus
-	if err := fetch(ctx, d.admins[0], http.MethodGet, "/node", &status); err != nil || status.Up <= 0 || status.Up > 2*time.Minute || time.Since(status.Started) > 2*time.Minute ||
+	if err := adminport.Fetch(ctx, d.admins[0], http.MethodGet, "/node", &status); err != nil || status.Up <= 0 || status.Up > 2*time.Minute || time.Since(status.Started) > 2*time.Minute ||
 		len(status.Kinds) != 1 || status.Node.ID != "n1" {
 		t.Errorf("%+v, %v", status, err)
 	}

@@ -2,11 +2,9 @@ package znode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -153,26 +151,4 @@ func (c callReply) Reply(_ uint64, r *zmsg.Reply) {
 	case c <- callAnswer{r.ID, r.Code, r.Outcome, r.Text, append([]byte(nil), r.Body...), r.Value}:
 	default: // there was one
 	}
-}
-
-// keyIn reads ?type=, ?zone= and ?id=.
-func keyIn(q map[string][]string) (k zmsg.Key, err error) {
-	get := func(name string) string {
-		if v := q[name]; len(v) > 0 {
-			return v[0]
-		}
-		return ""
-	}
-	k.ID = get("id")
-	var errs []error
-	for name, to := range map[string]*uint32{"type": &k.Type, "zone": &k.Zone} {
-		if text := get(name); text != "" {
-			v, err := strconv.ParseUint(text, 10, 32)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s=%s: expected a number", name, text))
-			}
-			*to = uint32(v)
-		}
-	}
-	return k, errors.Join(errs...)
 }

@@ -19,11 +19,12 @@ type NodeStatus struct {
 	Up        time.Duration    `json:"up"`   // since Started, by the clock that nobody sets
 	Load      uint32           `json:"load"` // 1000 is all it has
 	Gate      string           `json:"gate,omitempty"`
-	Sessions  int              `json:"sessions"`  // of its gate
-	Suspended int              `json:"suspended"` // of them: whose client is away
-	Actors    int              `json:"actors"`    // those of objects too
-	Objects   int              `json:"objects"`   // in memory
-	Kinds     []KindStatus     `json:"kinds"`     // that it hosts
+	Console   string           `json:"console,omitempty"` // host:port
+	Sessions  int              `json:"sessions"`          // of its gate
+	Suspended int              `json:"suspended"`         // of them: whose client is away
+	Actors    int              `json:"actors"`            // those of objects too
+	Objects   int              `json:"objects"`           // in memory
+	Kinds     []KindStatus     `json:"kinds"`             // that it hosts
 }
 
 // KindStatus is a kind of stateful actors.
@@ -38,7 +39,7 @@ func (n *Node) Status() NodeStatus {
 	s := NodeStatus{
 		Now: now, Up: now.Sub(n.started),
 		Node: n.Self(), State: *n.state.Load(), Version: Version(), Zone: n.cfg.Settings.Node.Zone, Started: n.started, Load: n.load.Load(),
-		Gate: n.GateURL(), Actors: n.group.Len(), Objects: n.objects.set.Resident(),
+		Gate: n.GateURL(), Console: n.ConsoleAddr(), Actors: n.group.Len(), Objects: n.objects.set.Resident(),
 	}
 	for _, k := range n.objects.kinds() {
 		s.Kinds = append(s.Kinds, KindStatus{k.Type, k.Name})

@@ -1,16 +1,19 @@
 package znode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"zgame/internal/adminport"
 	"zgame/zdiscovery"
 	"zgame/zmsg"
 	"zgame/zrouter"
@@ -18,23 +21,28 @@ import (
 
 // What the admin port has of objects, and of the node's drain; see the table in docs/guide/operations.md.
 
-// ObjectRoute is where an object lives.
-type ObjectRoute struct {
-	Owner   string            `json:"owner"` // "" for nobody
-	Epoch   uint64            `json:"epoch"`
-	Version zmsg.RouteVersion `json:"version"`
+// newKey makes a key of what a path or a query says of it.
+func newKey(typ, zone, id string) (zmsg.Key, error) {
+	t, typErr := strconv.ParseUint(typ, 10, 32)
+	z, zoneErr := strconv.ParseUint(zone, 10, 32)
+	if typErr != nil || zoneErr != nil {
+		return zmsg.Key{}, fmt.Errorf("the key %s/%s/%s: expected TYPE/ZONE/ID, where type (the number of the kind) and zone are numbers, such as 2/0/lobby", typ, zone, id)
+	}
+	return zmsg.Key{Type: uint32(t), Zone: uint32(z), ID: id}, nil
+}
+
+// keyIn reads ?type=, ?zone= and ?id=. Numbers that are not there are 0.
+func keyIn(q url.Values) (zmsg.Key, error) {
+	return newKey(cmp.Or(q.Get("type"), "0"), cmp.Or(q.Get("zone"), "0"), q.Get("id"))
 }
 
 // keyOf returns the key that a path names. Where it names none it has answered, and reports false.
 func keyOf(w http.ResponseWriter, r *http.Request) (zmsg.Key, bool) {
-	typ, typErr := strconv.ParseUint(r.PathValue("type"), 10, 32)
-	zone, zoneErr := strconv.ParseUint(r.PathValue("zone"), 10, 32)
-	if typErr != nil || zoneErr != nil {
-		writeText(w, http.StatusBadRequest, fmt.Sprintf("the key %s/%s/%s: expected TYPE/ZONE/ID, where type (the number of the kind) and zone are numbers, such as 2/0/lobby\n",
-			r.PathValue("type"), r.PathValue("zone"), r.PathValue("id")))
-		return zmsg.Key{}, false
+	k, err := newKey(r.PathValue("type"), r.PathValue("zone"), r.PathValue("id"))
+	if err != nil {
+		writeText(w, http.StatusBadRequest, err.Error()+"\n")
 	}
-	return zmsg.Key{Type: uint32(typ), Zone: uint32(zone), ID: r.PathValue("id")}, true
+	return k, err == nil
 }
 
 // serveObject says where an object lives, as this node finds it.
@@ -52,7 +60,7 @@ func (n *Node) serveObject(w http.ResponseWriter, r *http.Request) {
 	case err != nil && !errors.Is(err, zrouter.ErrNotInServer):
 		writeText(w, http.StatusServiceUnavailable, err.Error()+"\n")
 	default:
-		writeJSON(w, http.StatusOK, ObjectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
+		writeJSON(w, http.StatusOK, adminport.ObjectRoute{Owner: route.Owner.ID, Epoch: route.Owner.Epoch, Version: route.Version})
 	}
 }
 
@@ -89,7 +97,7 @@ func (n *Node) serveMove(w http.ResponseWriter, r *http.Request) {
 	if route.Version != before.Version {
 		n.log.Info("an object was moved by request at the admin port", "key", k.String(), "to", route.Owner.String(), "version", route.Version)
 	}
-	writeJSON(w, http.StatusOK, ObjectRoute{route.Owner.ID, route.Owner.Epoch, route.Version})
+	writeJSON(w, http.StatusOK, adminport.ObjectRoute{Owner: route.Owner.ID, Epoch: route.Owner.Epoch, Version: route.Version})
 }
 
 func moveStatus(err error) int {
@@ -162,16 +170,45 @@ func followed(r *http.Request) (time.Duration, error) {
 	return d, nil
 }
 
+// DrainLine is the status, and, with ?since= of the request, which objects came and went behind that number and behind the line before.
+type DrainLine struct {
+	DrainStatus
+
+	Passages []zrouter.Passage `json:"passages,omitempty"`
+}
+
+// drainLines returns what makes the next line.
+func (n *Node) drainLines(q url.Values) (next func() DrainLine, err error) {
+	if !q.Has("since") {
+		return func() DrainLine { return DrainLine{DrainStatus: n.DrainStatus()} }, nil
+	}
+	since, err := strconv.ParseUint(q.Get("since"), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("since=%s: expected the number of a line of /history, or 0", q.Get("since"))
+	}
+	return func() DrainLine {
+		l := DrainLine{DrainStatus: n.DrainStatus()} // first: what it counts is among the passages
+		if n.objects.set != nil {
+			l.Passages = n.objects.set.History(since, zmsg.Key{}, maxListed*4)
+		}
+		if k := len(l.Passages); k > 0 {
+			since = l.Passages[k-1].Number
+		}
+		return l
+	}, nil
+}
+
 // answerDrain answers the status. With ?follow=D it goes on to do so each D, a line of JSON each time, until the objects are elsewhere, or
 // their time is over: so that who follows has the last word, though the node stops soon afterwards.
 func (n *Node) answerDrain(w http.ResponseWriter, r *http.Request, status int) {
 	every, err := followed(r)
+	next, sinceErr := n.drainLines(r.URL.Query())
 	switch {
-	case err != nil:
-		writeText(w, http.StatusBadRequest, err.Error()+"\n")
+	case err != nil || sinceErr != nil:
+		writeText(w, http.StatusBadRequest, cmp.Or(err, sinceErr).Error()+"\n")
 		return
 	case every == 0:
-		writeJSON(w, status, n.DrainStatus())
+		writeJSON(w, status, next())
 		return
 	}
 	tick := time.NewTicker(every)
@@ -180,7 +217,7 @@ func (n *Node) answerDrain(w http.ResponseWriter, r *http.Request, status int) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(status)
 	for over := false; ; {
-		if lines.Encode(n.DrainStatus()) != nil || over || http.NewResponseController(w).Flush() != nil {
+		if lines.Encode(next()) != nil || over || http.NewResponseController(w).Flush() != nil {
 			return // a reader that is gone needs no answer
 		}
 		select {

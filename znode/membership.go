@@ -117,6 +117,10 @@ func (n *Node) follow(ctx context.Context) error {
 		}
 	})
 	n.loops.Go(func() { n.announceLoop(run) })
+	if n.cfg.Settings.Console.Address != "" {
+		n.charts = newCharts(n.gatherSums)
+		n.loops.Go(func() { n.charts.loop(run) })
+	}
 	if every := n.cfg.Settings.Node.LoadInterval; every > 0 {
 		n.loops.Go(func() { n.loadLoop(run, every) })
 	}

@@ -18,6 +18,7 @@ import (
 
 	"zgame/zactor"
 	"zgame/zbus"
+	"zgame/zconsole"
 	"zgame/zdiscovery"
 	"zgame/zgate"
 	"zgame/zmetrics"
@@ -107,6 +108,10 @@ type Node struct {
 	admin       *server
 	page        *server
 
+	charts        *charts           // nil: off; as the next two, by console.address
+	console       *zconsole.Console // nil: off
+	consoleServer *server
+
 	member   atomic.Pointer[zdiscovery.Member] // see currentMember
 	snapshot atomic.Pointer[members]
 	state    atomic.Pointer[zdiscovery.State]
@@ -188,7 +193,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			return fmt.Errorf("znode: %s: %w", s.name, err)
 		}
 	}
-	n.log.Info("node is ready", "self", n.Self().String(), "gate", n.GateURL(), "page", n.PageAddr(), "admin", n.AdminAddr())
+	n.log.Info("node is ready", "self", n.Self().String(), "gate", n.GateURL(), "page", n.PageAddr(), "admin", n.AdminAddr(), "console", n.ConsoleAddr())
 	return nil
 }
 
@@ -305,6 +310,10 @@ func (n *Node) Stop(ctx context.Context) error {
 	try("close the connections", n.backends.close(closing))
 	n.predecessor.close()
 	try("send the last spans", n.tracing.close(closing))
+	if n.console != nil {
+		n.console.Close()
+	}
+	n.consoleServer.stop(closing)
 	n.admin.stop(closing)
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -486,6 +495,17 @@ func (n *Node) vital() error {
 
 func (n *Node) open(ctx context.Context) error {
 	s := &n.cfg.Settings
+	if s.Console.Address != "" {
+		ln, err := listen(ctx, "web console", "console.address", s.Console.Address)
+		if err != nil {
+			return err
+		}
+		if n.console, err = n.newConsole(); err != nil {
+			_ = ln.Close() // the fault is the other
+			return err
+		}
+		n.consoleServer = serve("web console", ln, n.console.Handler(), n.log)
+	}
 	if s.Admin.Address != "" {
 		ln, err := listen(ctx, "admin server", "admin.address", s.Admin.Address)
 		if err != nil {

@@ -109,6 +109,12 @@ type Settings struct {
 		Pprof   bool   `yaml:"pprof" help:"serve /debug/pprof/ there"`
 		Call    bool   `yaml:"call" help:"operators may send any message to actors and objects there (the command call)"`
 	} `yaml:"admin"`
+	Console struct {
+		Address           string `yaml:"address" help:"host:port of the web console of the cluster; empty: none"`
+		ReadToken         string `yaml:"read_token" secret:"true" help:"who has it may look; at least 16 characters; empty: nobody. All nodes with a console have the same"`
+		OperatorToken     string `yaml:"operator_token" secret:"true" help:"who has it may look, move, drain, kick and call; likewise"`
+		InsecurePlaintext bool   `yaml:"insecure_plaintext" help:"listen where other machines connect: behind a proxy that ends TLS"`
+	} `yaml:"console"`
 	NATS struct {
 		URL          string        `yaml:"url" help:"several with commas between; tls:// insists on TLS"`
 		User         string        `yaml:"user" help:"where the server asks for one"`
@@ -316,6 +322,7 @@ func (s *Settings) Validate() error {
 	address("page.address", s.Page.Address, true)
 	address("admin.address", s.Admin.Address, true)
 	address("admin.url", s.Admin.URL, true)
+	faults = append(faults, s.consoleFaults()...)
 	link := func(key, value string, schemes ...string) {
 		if err := linkFault(key, value, schemes...); err != nil {
 			faults = append(faults, err)

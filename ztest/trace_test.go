@@ -223,7 +223,7 @@ func TestFollowIsRefused(t *testing.T) {
 		text   string
 	}{
 		{0, "", http.StatusBadRequest, "expected ?user="},
-		{0, "type=x&id=a", http.StatusBadRequest, "expected a number"},
+		{0, "type=x&id=a", http.StatusBadRequest, "where type (the number of the kind) and zone are numbers"},
 		{0, "type=1", http.StatusBadRequest, "expected ?user="},
 		{1, "user=ann", http.StatusNotFound, "trace.enabled"},
 	} {

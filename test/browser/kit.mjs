@@ -141,10 +141,10 @@ export class Program {
 }
 
 /** Starts `gameserver dev`, or that of another program beside it, with so many nodes; pages and gates are theirs, in order. */
-export async function startDev(t, nodes, name = "gameserver") {
+export async function startDev(t, nodes, name = "gameserver", env = {}) {
   const any = "127.0.0.1:0";
   const args = ["dev", "--nodes", String(nodes), "--gate", any, "--page", any, "--admin", any, "--data", tempDir()];
-  const program = new Program(t, `${name} dev`, args, {}, name === "gameserver" ? gameserver : join(dirname(gameserver), name));
+  const program = new Program(t, `${name} dev`, args, env, name === "gameserver" ? gameserver : join(dirname(gameserver), name));
   await program.find("stop with Ctrl-C");
   return {
     program,

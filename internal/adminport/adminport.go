@@ -1,0 +1,125 @@
+// Package adminport asks nodes at their admin ports, for the commands of operators and for the web console.
+package adminport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"zgame/zdiscovery"
+	"zgame/zmsg"
+)
+
+// maxAnswer bounds what Fetch reads of an answer, in bytes.
+const maxAnswer = 4 << 20
+
+// StatusError is an answer that is no success.
+type StatusError struct {
+	Status int
+	Text   string // what it says
+}
+
+// Error says both.
+func (e *StatusError) Error() string { return fmt.Sprintf("%d %s", e.Status, e.Text) }
+
+// Ask asks the admin port at address; the caller closes the answer's body. An answer that is no success is a *StatusError.
+func Ask(ctx context.Context, address, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
+	if err != nil {
+		return nil, err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // a kept connection would hold the node's end up
+	res, err := client.Do(req)
+	if err != nil || res.StatusCode/100 == 2 {
+		return res, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	return nil, errors.Join(&StatusError{res.StatusCode, strings.TrimSpace(string(text))}, err)
+}
+
+// Fetch asks an admin port, and decodes what it answers into v, unless that is nil.
+func Fetch(ctx context.Context, address, method, path string, v any) error {
+	res, err := Ask(ctx, address, method, path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if v == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(v); err != nil {
+		return fmt.Errorf("%s of http://%s%s is not what this program expects (is it an admin port of its version?): %w", method, address, path, err)
+	}
+	return nil
+}
+
+// ObjectPath is the path of an object.
+func ObjectPath(k zmsg.Key) string {
+	return fmt.Sprintf("/objects/%d/%d/%s", k.Type, k.Zone, url.PathEscape(k.ID))
+}
+
+// ObjectQuery names an object in a query.
+func ObjectQuery(k zmsg.Key) url.Values {
+	return url.Values{"type": {fmt.Sprint(k.Type)}, "zone": {fmt.Sprint(k.Zone)}, "id": {k.ID}}
+}
+
+// Cluster is whom to ask.
+type Cluster struct {
+	Nodes []zdiscovery.Node
+	// Only is host:port of the one admin port that is asked, whatever the nodes are; "": theirs.
+	Only string
+}
+
+// Ports returns the admin ports that can be asked.
+func (c *Cluster) Ports() (all []string) {
+	if c.Only != "" {
+		return []string{c.Only}
+	}
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; n.Admin != "" && n.State != zdiscovery.Starting {
+			all = append(all, n.Admin)
+		}
+	}
+	return all
+}
+
+// Any returns an admin port that answers; every node says the same of users and routes. Those that drain are not asked.
+func (c *Cluster) Any(ctx context.Context) (address string, err error) {
+	if c.Only != "" {
+		return c.Only, nil
+	}
+	faults := []error{errors.New("no node's admin port can be asked (admin.address, admin.url; --admin says where one is)")}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Admin == "" || n.State != zdiscovery.Ready {
+			continue
+		}
+		if err = Fetch(ctx, n.Admin, http.MethodGet, "/node", nil); err == nil {
+			return n.Admin, nil
+		}
+		faults = append(faults, fmt.Errorf("  %s at %s: %w", n.Ref, n.Admin, err))
+	}
+	return "", errors.Join(faults...)
+}
+
+// Of returns the admin port of the node called id.
+func (c *Cluster) Of(id string) (address string, err error) {
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; n.Ref.ID == id {
+			if n.Admin == "" {
+				return "", fmt.Errorf("the node %s has no admin port: admin.address is empty", n.Ref)
+			}
+			return n.Admin, nil
+		}
+	}
+	if c.Only != "" {
+		return c.Only, nil
+	}
+	return "", fmt.Errorf("the node %q is not in the cluster", id)
+}
