@@ -47,6 +47,48 @@ func TestDevObeysTheEnvironment(t *testing.T) {
 	}
 }
 
+// Where dev has its web console: beside the admin port, or where somebody says; with a token in any case, which no file gets.
+func TestDevConsole(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ flag, set, admin, want string }{
+		{"", "", "127.0.0.1:9090", "127.0.0.1:9190"},
+		{"", "", "127.0.0.1:0", "127.0.0.1:0"},
+		{"", "", "127.0.0.1:65500", "127.0.0.1:0"},
+		{"", "127.0.0.1:7777", "127.0.0.1:9090", "127.0.0.1:7777"},
+		{"127.0.0.1:8888", "127.0.0.1:7777", "127.0.0.1:9090", "127.0.0.1:8888"},
+		{"off", "127.0.0.1:7777", "127.0.0.1:9090", ""},
+		{"", "", "", ""},
+	} {
+		s := znode.DefaultSettings()
+		s.Admin.Address, s.Console.Address = c.admin, c.set
+		if err := devConsole(&s, c.flag); err != nil || s.Console.Address != c.want || (s.Console.OperatorToken != "") != (c.want != "") {
+			t.Errorf("%+v: %+v, %v", c, s.Console, err)
+		}
+		if err := s.Validate(); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if c.want == "" {
+			continue
+		}
+		file, err := saveSettings(t.TempDir(), &s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if saved, err := znode.LoadSettings(file, nil); err != nil || saved.Console != (znode.Settings{}.Console) {
+			t.Errorf("the file has %+v, %v", saved.Console, err)
+		}
+	}
+	s := znode.DefaultSettings()
+	s.Console.OperatorToken = "a-token-of-operators"
+	if err := devConsole(&s, ""); err != nil || s.Console.OperatorToken != "a-token-of-operators" {
+		t.Errorf("somebody's own token: %+v, %v", s.Console, err)
+	}
+	s.Admin.Address = "nowhere"
+	if err := devConsole(&s, ""); err == nil || devConsole(&s, "off") != nil {
+		t.Errorf("an admin address that is none: %v", err)
+	}
+}
+
 // Every gate lets in the pages of all nodes, and of nobody else; also where the system chooses the pages' ports.
 func TestOriginsOfPages(t *testing.T) {
 	app := znode.App{Page: fstest.MapFS{}}

@@ -42,6 +42,8 @@ type Config struct {
 
 // Bounds of what a console does at once. More is refused with 429.
 const (
+	requestRate  = 100              // requests in a second, of all who look: a page asks for three at most
+	requestBurst = 300              // so many at once
 	maxRequests  = 32               // asked of the API at once, traces aside
 	maxStreams   = 8                // traces that are followed at once
 	maxFanOut    = 16               // nodes that are asked at once, by one request
@@ -68,6 +70,7 @@ type Console struct {
 	streams chan struct{} // likewise, for each trace
 
 	wrong lograte.Limiter // lines about wrong tokens
+	asked rate            // requests
 }
 
 // ErrNoToken says that nobody could look.
@@ -147,6 +150,10 @@ func page() http.Handler {
 // bounded lets in as many requests as there is room for in slots.
 func (c *Console) bounded(slots chan struct{}, h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if !c.asked.take(time.Now()) {
+			writeError(w, &apiError{http.StatusTooManyRequests, fmt.Sprintf("the console answers %d requests in a second: try again in a moment", requestRate)})
+			return
+		}
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()

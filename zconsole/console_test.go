@@ -462,6 +462,24 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// So many requests in a second; what was spent comes back.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	var r rate
+	now, n := time.Unix(1000, 0), 0
+	for range 500 {
+		if r.take(now) {
+			n++
+		}
+	}
+	if n != 300 || !r.take(now.Add(time.Second/50)) || !r.take(now.Add(time.Second/50)) || r.take(now.Add(time.Second/50)) {
+		t.Errorf("%d at once", n)
+	}
+	if r.take(now.Add(-time.Hour)) || !r.take(now.Add(time.Hour)) {
+		t.Error("a clock that is set back, or that went on")
+	}
+}
+
 // Tokens that are too short, or the same, or none, are refused.
 func TestTokens(t *testing.T) {
 	t.Parallel()
