@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"zgame/internal/adminport"
@@ -34,13 +33,15 @@ func (c *Console) action(name string, f func(ctx context.Context, r *http.Reques
 }
 
 // keyIn reads ?type=, ?zone= and ?id=.
-func keyIn(q url.Values) (k zmsg.Key, err error) {
-	typ, typErr := strconv.ParseUint(q.Get("type"), 10, 32)
-	zone, zoneErr := strconv.ParseUint(cmp.Or(q.Get("zone"), "0"), 10, 32)
-	if typErr != nil || zoneErr != nil || q.Get("id") == "" {
-		return k, badRequest("expected ?type=NUMBER&zone=NUMBER&id=ID of an object")
+func keyIn(q url.Values) (zmsg.Key, error) {
+	if q.Get("type") == "" || q.Get("id") == "" {
+		return zmsg.Key{}, badRequest("expected ?type=NUMBER&zone=NUMBER&id=ID of an object")
 	}
-	return zmsg.Key{Type: uint32(typ), Zone: uint32(zone), ID: q.Get("id")}, nil
+	k, err := adminport.KeyIn(q)
+	if err != nil {
+		err = badRequest("%v", err)
+	}
+	return k, err
 }
 
 // move moves the object of ?type=, ?zone= and ?id= to the node ?to=.

@@ -111,7 +111,6 @@ func (c *Console) Handler() http.Handler {
 	look("each/{what}", c.serveEach)
 	look("node/{node}/{what}", c.serveNode)
 	look("object", c.serveObject)
-	look("user", c.serveUser)
 	look("messages", c.serveMessages)
 	look("messages/{message}", c.serveForm)
 	mux.Handle("GET /api/trace", c.as(reader, c.bounded(c.streams, c.serveTrace)))

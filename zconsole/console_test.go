@@ -124,7 +124,7 @@ func (r *rig) seen() []string {
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, map[string]any{}) })
-	looks := []string{"/api/me", "/api/each/node", "/api/each/actors?match=x", "/api/node/n10/history", "/api/object?type=1&id=a", "/api/user?user=ann", "/api/messages", "/api/messages/chat.Say"}
+	looks := []string{"/api/me", "/api/each/node", "/api/each/actors?match=x", "/api/node/n10/history", "/api/object?type=1&id=a", "/api/messages", "/api/messages/chat.Say"}
 	acts := []string{"/api/move?type=1&id=a&to=n10", "/api/kick?user=ann", "/api/drain?node=n10", "/api/call?message=chat.Who"}
 	for _, token := range []string{"", "wrong-wrong-wrong-wrong", readToken[1:], "x" + readToken, "Bearer", operateToken + operateToken} {
 		for _, path := range append(append([]string{}, looks...), "/api/trace?user=ann", "/api/drain/n10") {
@@ -332,7 +332,7 @@ func TestActions(t *testing.T) {
 	}{
 		{"/api/move?type=1&id=a%2Fb&to=n2", "", 200, `"to":{"owner":"n2","epoch":1,"version":8}`},
 		{"/api/move?type=1&id=a&to=", "", 400, "expected ?to=NODE"},
-		{"/api/move?type=x&id=a&to=n2", "", 400, "expected ?type=NUMBER"},
+		{"/api/move?type=x&id=a&to=n2", "", 400, "the key x/0/a: expected TYPE/ZONE/ID"},
 		{"/api/move?type=1&to=n2", "", 400, "expected ?type=NUMBER"},
 		{"/api/kick?user=nobody", "", 404, `"who is nobody?"`},
 		{"/api/kick", "", 400, "expected ?user=USER"},

@@ -171,16 +171,6 @@ func (c *Console) serveObject(w http.ResponseWriter, r *http.Request) {
 	c.relayAny(w, r, adminport.ObjectPath(k))
 }
 
-// serveUser says which sessions ?user= has.
-func (c *Console) serveUser(w http.ResponseWriter, r *http.Request) {
-	user := r.URL.Query().Get("user")
-	if user == "" {
-		writeError(w, badRequest("expected ?user=USER"))
-		return
-	}
-	c.relayAny(w, r, "/users/"+url.PathEscape(user))
-}
-
 func (c *Console) relayAny(w http.ResponseWriter, r *http.Request, path string) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()

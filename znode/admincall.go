@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"zgame/internal/adminport"
 	"zgame/internal/settings"
 	"zgame/zmsg"
 )
@@ -32,7 +33,7 @@ func (n *Node) serveCall(w http.ResponseWriter, r *http.Request) {
 	to := n.group.ByID()
 	q := r.URL.Query()
 	if q.Has("id") {
-		k, err := keyIn(q)
+		k, err := adminport.KeyIn(q)
 		if err != nil {
 			m.Release()
 			writeText(w, http.StatusBadRequest, err.Error()+"\n")

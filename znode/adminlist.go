@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"zgame/internal/adminport"
 	"zgame/zgate"
 	"zgame/zmsg"
 	"zgame/zrouter"
@@ -86,7 +87,7 @@ func (n *Node) listHistory(q url.Values, most int) ([]zrouter.Passage, error) {
 	k := zmsg.Key{}
 	if q.Has("id") {
 		var err error
-		if k, err = keyIn(q); err != nil {
+		if k, err = adminport.KeyIn(q); err != nil {
 			return nil, err
 		}
 	}

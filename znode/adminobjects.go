@@ -21,24 +21,9 @@ import (
 
 // What the admin port has of objects, and of the node's drain; see the table in docs/guide/operations.md.
 
-// newKey makes a key of what a path or a query says of it.
-func newKey(typ, zone, id string) (zmsg.Key, error) {
-	t, typErr := strconv.ParseUint(typ, 10, 32)
-	z, zoneErr := strconv.ParseUint(zone, 10, 32)
-	if typErr != nil || zoneErr != nil {
-		return zmsg.Key{}, fmt.Errorf("the key %s/%s/%s: expected TYPE/ZONE/ID, where type (the number of the kind) and zone are numbers, such as 2/0/lobby", typ, zone, id)
-	}
-	return zmsg.Key{Type: uint32(t), Zone: uint32(z), ID: id}, nil
-}
-
-// keyIn reads ?type=, ?zone= and ?id=. Numbers that are not there are 0.
-func keyIn(q url.Values) (zmsg.Key, error) {
-	return newKey(cmp.Or(q.Get("type"), "0"), cmp.Or(q.Get("zone"), "0"), q.Get("id"))
-}
-
 // keyOf returns the key that a path names. Where it names none it has answered, and reports false.
 func keyOf(w http.ResponseWriter, r *http.Request) (zmsg.Key, bool) {
-	k, err := newKey(r.PathValue("type"), r.PathValue("zone"), r.PathValue("id"))
+	k, err := adminport.ParseKey(r.PathValue("type"), r.PathValue("zone"), r.PathValue("id"))
 	if err != nil {
 		writeText(w, http.StatusBadRequest, err.Error()+"\n")
 	}

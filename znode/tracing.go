@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"zgame/internal/adminport"
 	"zgame/zmetrics"
 	"zgame/zmsg"
 	"zgame/zstore"
@@ -76,7 +77,7 @@ func (n *Node) serveFollow(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	user := q.Get("user")
-	key, err := keyIn(q)
+	key, err := adminport.KeyIn(q)
 	if err != nil {
 		writeText(w, http.StatusBadRequest, err.Error()+"\n")
 		return

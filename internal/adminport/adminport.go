@@ -2,6 +2,7 @@
 package adminport
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"zgame/zdiscovery"
@@ -67,6 +69,21 @@ func ObjectPath(k zmsg.Key) string {
 // ObjectQuery names an object in a query.
 func ObjectQuery(k zmsg.Key) url.Values {
 	return url.Values{"type": {fmt.Sprint(k.Type)}, "zone": {fmt.Sprint(k.Zone)}, "id": {k.ID}}
+}
+
+// ParseKey makes a key of what a path says of it.
+func ParseKey(typ, zone, id string) (zmsg.Key, error) {
+	t, typErr := strconv.ParseUint(typ, 10, 32)
+	z, zoneErr := strconv.ParseUint(zone, 10, 32)
+	if typErr != nil || zoneErr != nil {
+		return zmsg.Key{}, fmt.Errorf("the key %s/%s/%s: expected TYPE/ZONE/ID, where type (the number of the kind) and zone are numbers, such as 2/0/lobby", typ, zone, id)
+	}
+	return zmsg.Key{Type: uint32(t), Zone: uint32(z), ID: id}, nil
+}
+
+// KeyIn reads what ObjectQuery writes. Numbers that are not there are 0.
+func KeyIn(q url.Values) (zmsg.Key, error) {
+	return ParseKey(cmp.Or(q.Get("type"), "0"), cmp.Or(q.Get("zone"), "0"), q.Get("id"))
 }
 
 // Cluster is whom to ask.
