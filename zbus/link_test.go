@@ -703,7 +703,7 @@ func TestEverythingTravels(t *testing.T) {
 		m.Deadline = time.Now().Add(time.Hour)
 		m.Trace = zmsg.Trace{ID: zmsg.TraceID{1, 2, 3}, Span: 4}
 		m.Chain = []uint64{8, 9}
-		m.Hops, m.Once = 3, "ann/41"
+		m.Hops, m.Once, m.Resent = 3, "ann/41", true
 		check := func(owner zmsg.NodeRef, send func(o *outcomes) error) {
 			o := newOutcomes(1)
 			if err := send(o); err != nil {
@@ -716,7 +716,7 @@ func TestEverythingTravels(t *testing.T) {
 				t.Fatal("never came")
 			}
 			if x.ID != m.ID || x.Seq != m.Seq || x.User != m.User || !x.Client || x.Session != m.Session || x.From != m.From ||
-				x.Trace != m.Trace || fmt.Sprint(x.Chain) != fmt.Sprint(m.Chain) || x.Hops != m.Hops || x.Once != m.Once || string(x.Body()) != "body" || !x.Wants() {
+				x.Trace != m.Trace || fmt.Sprint(x.Chain) != fmt.Sprint(m.Chain) || x.Hops != m.Hops || x.Once != m.Once || x.Resent != m.Resent || string(x.Body()) != "body" || !x.Wants() {
 				t.Errorf("came as %+v, want %+v", x, m)
 			}
 			if left := time.Until(x.Deadline); left > time.Hour+time.Second || left < time.Hour-within {

@@ -380,7 +380,7 @@ func (l *Link) message(p *peer, e *zmsg.Envelope, now time.Time) *zmsg.Message {
 	default:
 		m.Session.Gate.ID = l.in.intern(e.Session.Gate.ID)
 	}
-	m.Trace, m.Hops, m.Once = e.Trace, e.Hops, strings.Clone(e.Once)
+	m.Trace, m.Hops, m.Once, m.Resent = e.Trace, e.Hops, strings.Clone(e.Once), e.Resent
 	if len(e.Chain) > 0 {
 		m.Chain = slices.Clone(e.Chain)
 	}

@@ -45,7 +45,7 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	}
 	e.ID, e.Seq, e.Body = m.ID, m.Seq, body
 	e.Session, e.User, e.Client = m.Session, m.User, m.Client
-	e.Trace, e.Chain, e.Hops = m.Trace, m.Chain, m.Hops
+	e.Trace, e.Chain, e.Hops, e.Resent = m.Trace, m.Chain, m.Hops, m.Resent
 	if m.Once != "" {
 		if len(m.Once) > zmsg.MaxOnce || !utf8.ValidString(m.Once) {
 			return errOnce
@@ -83,7 +83,7 @@ func (l *Link) sendMessage(node zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 // plain reports whether m, one-way, is a zmsg.Tell.
 func plain(m *zmsg.Message) bool {
 	return m.Seq == 0 && m.Trace.Span == 0 && m.User == "" && m.Session.ID == 0 && m.Session.Gen == 0 && m.Session.Gate.ID == "" && m.Session.Gate.Epoch == 0 &&
-		!m.Client && m.Deadline.IsZero() && len(m.Chain) == 0 && m.Hops == 0 && m.Once == ""
+		!m.Client && m.Deadline.IsZero() && len(m.Chain) == 0 && m.Hops == 0 && m.Once == "" && !m.Resent
 }
 
 // tell is Send for a zmsg.Tell.

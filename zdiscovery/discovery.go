@@ -85,6 +85,8 @@ type Kind struct {
 	OnDemand bool `json:"ondemand,omitempty"`
 	// Schema is the version of the states that the node writes. It loads older ones too, and no newer ones.
 	Schema uint32 `json:"schema,omitempty"`
+	// Recalls: its objects remember the requests of clients, so one that may have run can be sent to them again.
+	Recalls bool `json:"recalls,omitempty"`
 }
 
 // Discovery is the contract of a driver: who is alive, and what each node says about itself. zdiscoverytest holds

@@ -7,8 +7,8 @@ import (
 
 // adopted goes on with a session whose gate has left it behind: it was killed, or cut off, or has shut down. What this gate has is the word of the
 // Directory that the user had such a session, whose client held that token, so it is the same session in its next generation. It keeps its id, by
-// which objects recognise requests. What its gate knew is lost: the client is told of a gap with an open end, and of each request that it sends again
-// that nobody knows whether it ran. With neither session nor violation the client gets a new one.
+// which objects of kinds that remember their clients' requests know one that is sent again (see ask). What its gate knew is lost: the client is told of a
+// gap with an open end, and of each other request that it sends again that nobody knows whether it ran. With neither session nor violation the client gets a new one.
 func (g *Gate) adopted(c *conn, user string, h *wirepb.Hello, t *token) (*Session, refusal, *violation) {
 	if g.cfg.Directory == nil || h.GetResumeWindowMs() == 0 {
 		return nil, refusedExpired, nil

@@ -70,6 +70,10 @@ type Config struct {
 	// Deliver takes a client's message to the actor or object that its session's route names (SetRoute). It takes m, with the reply that is owed, when
 	// it returns nil, and must not block. Nil: SetRoute is refused.
 	Deliver func(to *zmsg.SessionRoute, m *zmsg.Message) error
+	// Resent takes a request that a client has sent before, mostly at a gate that is gone, and that this gate knows nothing of, to who can tell whether it has
+	// run: it runs there if it has not, and is answered as it was if it has. It takes m, with the reply that is owed, when it returns nil, and must not
+	// block. An error, and an outcome, of CodeUnknownOutcome says that nobody can tell; what is NotExecuted is tried again. Nil: all such requests end as unknown.
+	Resent func(m *zmsg.Message) error
 	// Ack tells a node how a session operation ended that it wants to know about (Envelope.Request is not 0); err is
 	// nil when it is in force, for a Join: when what is published from now on arrives. It must not block. May be nil.
 	Ack func(to zmsg.NodeRef, request uint64, err error)

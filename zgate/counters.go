@@ -16,7 +16,7 @@ type counters struct {
 	// Objects.
 	bindOK, bindOld, waitOver, waitTime, waitFull zmetrics.Counter
 	// Resume.
-	suspendFull, againAnswered, againFlying, againForgotten zmetrics.Counter
+	suspendFull, againAnswered, againFlying, againAsked, againForgotten zmetrics.Counter
 	// Hand-over.
 	handGiven, handTaken, handLate, handSilent, handLeft zmetrics.Counter
 	// The directory of users.
@@ -52,7 +52,8 @@ func newCounters(m *zmetrics.Gate) *counters {
 		handSilent: m.Handovers.With("silent"), handLeft: m.Handovers.With("left"),
 		dropKept: m.Drops.With("kept"), suspendFull: m.Suspends.With("full"),
 		againAnswered: m.Repeats.With("answered"), againFlying: m.Repeats.With("in_flight"), againForgotten: m.Repeats.With("forgotten"),
-		bindOK: m.Binds.With("ok"), bindOld: m.Binds.With("old_owner"),
+		againAsked: m.Repeats.With("asked"),
+		bindOK:     m.Binds.With("ok"), bindOld: m.Binds.With("old_owner"),
 		waitOver: m.PushWaits.With("over"), waitTime: m.PushWaits.With("time"), waitFull: m.PushWaits.With("full"),
 
 		loginAgain: m.Logins.With("again"), loginFailed: m.Logins.With("failed"),

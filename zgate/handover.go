@@ -420,6 +420,7 @@ func (s *Session) leftBehind(c *conn) {
 	for range s.requests.close() {
 		g.requestDone()
 	}
+	s.endAskings()
 	s.leaveGroups()
 	g.gone.Add(-1)
 }

@@ -72,6 +72,14 @@ func (t *inFlight) flying(seq uint64) bool {
 	return false
 }
 
+// waits reports whether the token's request has no response yet.
+func (t *inFlight) waits(token uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot := int(token & (1<<slotBits - 1))
+	return token != 0 && slot < len(t.slots) && t.slots[slot].token == token
+}
+
 // token returns that of the request with seq.
 func (t *inFlight) token(seq uint64) (token uint64, ok bool) {
 	t.mu.Lock()

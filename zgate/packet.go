@@ -175,7 +175,7 @@ func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Ti
 	}
 	switch {
 	case again:
-		s.again(f.Seq)
+		s.again(c, f, fault, now)
 		return
 	case fault != nil:
 		g.count.rejected.Inc()
@@ -191,10 +191,7 @@ func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Ti
 		return
 	}
 
-	timeout := g.cfg.RequestTimeout
-	if f.TimeoutMs > 0 {
-		timeout = min(time.Duration(f.TimeoutMs)*time.Millisecond, g.cfg.MaxRequestTimeout)
-	}
+	timeout := g.timeout(f)
 	var token uint64
 	if f.Seq != 0 {
 		deadline := g.at(now) + int64(timeout)
@@ -223,6 +220,14 @@ func (s *Session) request(c *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Ti
 		return
 	}
 	s.route(m, token)
+}
+
+// timeout is how long the request of f may take.
+func (g *Gate) timeout(f *zmsg.Frame) time.Duration {
+	if f.TimeoutMs > 0 {
+		return min(time.Duration(f.TimeoutMs)*time.Millisecond, g.cfg.MaxRequestTimeout)
+	}
+	return g.cfg.RequestTimeout
 }
 
 // route hands m on: gate handler, dispatcher, hook. A panic in any of them ends this request alone.
@@ -324,8 +329,10 @@ func (s *Session) expire(now int64) (next int64) {
 	return next
 }
 
-// again is for a request that has been here on a connection before, which may have broken on the way there or back: it does not run again.
-func (s *Session) again(seq uint64) {
+// again is for a request that has been here, or at a gate before, on a connection which may have broken on the way there or back: it does not run
+// again. What the gate does not know of it an object may.
+func (s *Session) again(by *conn, f *zmsg.Frame, fault *zmsg.Error, now time.Time) {
+	seq := f.Seq
 	c := s.lock()
 	before := s.resume.log.Bytes()
 	frame, ok := s.resume.log.Answer(seq)
@@ -341,6 +348,9 @@ func (s *Session) again(seq uint64) {
 		c = s.lock()
 		ok = s.resume.log.Sent(seq)
 		c.q.mu.Unlock()
+		if !ok && fault == nil && s.ask(by, f, now) {
+			return
+		}
 		if !ok {
 			s.g.count.againForgotten.Inc()
 			s.respondError(seq, errForgotten)

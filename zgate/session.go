@@ -56,6 +56,7 @@ type Session struct {
 	state  uint8
 
 	requests inFlight
+	askings  atomic.Pointer[askings]    // nil until the first
 	login    atomic.Uint64              // the number that the Directory gave it; 0: none yet
 	routes   atomic.Pointer[[]ownRoute] // by message id, nil: there are none; written with mu
 
@@ -330,6 +331,7 @@ func (s *Session) end(how ending) {
 			g.requestDone()
 		}
 	}
+	s.endAskings()
 	s.telling.Lock()
 	defer s.telling.Unlock()
 	s.mu.Lock()

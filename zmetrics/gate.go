@@ -40,7 +40,7 @@ type Gate struct {
 	Handovers CounterVec
 	Replayed  Counter // pushes that were sent again to clients that came back
 	// Repeats are requests that clients sent again after they came back, by what became of them: answered (the response as before),
-	// in_flight, forgotten (the response is not kept any more).
+	// in_flight, asked (an object knew whether it had run, or ran it), forgotten (nobody knows).
 	Repeats CounterVec
 	// Logins are what the directory of users said of sessions, by result: admitted, replaced, refused, lapsed (the session that it was to go on with is not known), again (a session was made known once
 	// more), failed (it could not be asked).

@@ -24,6 +24,8 @@ type Router struct {
 	Corrections Counter    // route updates sent to where one-way messages came from
 	LostOneWay  Counter    // one-way messages that no handler ran for
 	DedupHits   Counter    // requests that had run before, and were answered as then
+	Resent      CounterVec // requests that clients sent again whose gate was gone, by result: ran (they had not), answered (as then, or with who runs it), unknown (not run)
+	Forgotten   Counter    // sessions whose requests an object has forgotten before their time, for want of room
 	Late        Counter    // outcomes of requests that had ended already
 	Overdue     CounterVec // objects that refused requests because they could not be saved for too long, by kind
 	// Handoffs are transfers by kind and how they ended: ok, refused, unended, vetoed, too_large, unavailable, moved, unconfirmed.
@@ -53,6 +55,8 @@ func NewRouter(reg Registerer) *Router {
 		Corrections:    m.counter("corrections_total", "Route updates sent to where one-way messages came from."),
 		LostOneWay:     m.counter("lost_one_way_total", "One-way messages for objects that no handler ran for."),
 		DedupHits:      m.counter("dedup_hits_total", "Requests that had run before, and were answered as then."),
+		Resent:         m.counterVec("resent_total", "Requests that clients sent again whose gate was gone, by what became of them: ran (they had not), answered (they had, or ran), unknown (not run).", "result"),
+		Forgotten:      m.counter("forgotten_sessions_total", "Sessions whose requests an object has forgotten before their time, for want of room (client_dedup)."),
 		Late:           m.counter("late_total", "Outcomes of requests that had ended already."),
 		Handoffs:       m.counterVec("handoffs_total", "Transfers of objects to other nodes, by kind and result.", "kind", "result"),
 		HandoffSeconds: m.durationVec("handoff_seconds", "Parts of transfers: prepare (requests are served), freeze, commit, and at the target adopt.", "phase"),

@@ -35,6 +35,7 @@ type Envelope struct {
 	Once      string
 	PushNo    uint64
 	Of        string
+	Resent    bool
 }
 
 // BatchHead is the head of a batch: who sent it, and which of the sender's batches to this subject it is, from 1. The

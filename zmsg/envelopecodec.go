@@ -44,6 +44,7 @@ const (
 	envPush       = 33
 	envOf         = 34
 	envSpan       = 35
+	envResent     = 36
 )
 
 // AppendEnvelope appends e as one wirepb.Envelope: the bytes that deterministic proto.Marshal gives. Bytes of its
@@ -75,6 +76,9 @@ func (e *Envelope) Size() int {
 		sizeBytes(envOnce, len(e.Once)) + sizeUint(envPush, e.PushNo) + sizeBytes(envOf, len(e.Of)) + sizeUint(envSpan, e.Trace.Span)
 	if e.Client {
 		n += tagSize(envClient) + 1
+	}
+	if e.Resent {
+		n += tagSize(envResent) + 1
 	}
 	if !e.Trace.IsZero() {
 		n += tagSize(envTrace) + protowire.SizeBytes(len(e.Trace.ID))
@@ -120,7 +124,11 @@ func appendEnvelope(b []byte, e *Envelope) []byte {
 	b = appendString(b, envOnce, e.Once)
 	b = appendUint(b, envPush, e.PushNo)
 	b = appendString(b, envOf, e.Of)
-	return appendUint(b, envSpan, e.Trace.Span)
+	b = appendUint(b, envSpan, e.Trace.Span)
+	if e.Resent {
+		b = appendUint(b, envResent, 1)
+	}
+	return b
 }
 
 func (e *Envelope) valid() bool {
@@ -221,6 +229,8 @@ func (e *Envelope) setNumber(n protowire.Number, v uint64) {
 		e.PushNo = v
 	case envSpan:
 		e.Trace.Span = v
+	case envResent:
+		e.Resent = v != 0
 	default:
 	}
 }

@@ -143,6 +143,10 @@ func goldenBatches() []goldenBatch {
 			},
 			{Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_REPLY, Request: 13, ID: 2002, Body: []byte{1}, Version: 4, Owner: NodeRef{ID: "node-2", Epoch: 78}},
 		}},
+		{"object, sent again by its client", head, []Envelope{{
+			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_OBJECT, Request: 14, ID: 2001, Seq: 300, Session: session, User: "ann", Client: true,
+			TimeoutMs: 4900, Key: Key{Type: 2, ID: "go"}, Resent: true,
+		}}},
 		{"an object's push", head, []Envelope{{
 			Kind: wirepb.EnvelopeKind_ENVELOPE_KIND_SESSION, Op: wirepb.SessionOp_SESSION_OP_PUSH, ID: 1000, Body: []byte{1}, Session: session,
 			Key: Key{Type: 2, ID: "go"}, Version: 4, PushNo: 300,

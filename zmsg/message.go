@@ -30,6 +30,9 @@ type Message struct {
 	Hops     uint32
 	// Once is the request's idempotency key, at most MaxOnce bytes of UTF-8; "": none. A stateful actor runs requests of one key once.
 	Once string
+	// Resent: the client has sent the request before, and it may have run; only an object whose kind can tell is given it, and it runs at most
+	// once in all. See zrouter.Settings.ClientDedup.
+	Resent bool
 
 	// Value is the decoded body, or the message itself where sender and receiver share a process; nil if only the
 	// bytes are there. Nobody changes it after sending.
@@ -212,5 +215,5 @@ func (m *Message) ReplyError(err error) bool {
 // CopyHead copies everything but body, value and reply slot from o. The chain is shared: it is read only.
 func (m *Message) CopyHead(o *Message) {
 	m.ID, m.Seq, m.User, m.Session, m.Client, m.From = o.ID, o.Seq, o.User, o.Session, o.Client, o.From
-	m.Deadline, m.Trace, m.Chain, m.Hops, m.Once = o.Deadline, o.Trace, o.Chain, o.Hops, o.Once
+	m.Deadline, m.Trace, m.Chain, m.Hops, m.Once, m.Resent = o.Deadline, o.Trace, o.Chain, o.Hops, o.Once, o.Resent
 }

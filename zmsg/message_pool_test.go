@@ -14,7 +14,7 @@ func TestReleasedMessageIsEmpty(t *testing.T) {
 	reused := 0
 	for range 10_000 {
 		m := NewMessage(7)
-		m.Seq, m.User, m.Client, m.Deadline, m.Hops, m.Once, m.Value, m.Queued = 1, "ann", true, time.Now(), 3, "key", &emptypb.Empty{}, 4
+		m.Seq, m.User, m.Client, m.Deadline, m.Hops, m.Once, m.Resent, m.Value, m.Queued = 1, "ann", true, time.Now(), 3, "key", true, &emptypb.Empty{}, 4
 		m.Session, m.From, m.Trace, m.Chain = SessionRef{ID: 1, Gen: 1}, Address{Actor: 1}, Trace{ID: TraceID{1}, Span: 2}, []uint64{1}
 		m.SetBody([]byte("body"))
 		m.SetReplier(replierFunc(func() {}), 5)

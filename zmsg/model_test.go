@@ -33,7 +33,7 @@ func wireEnvelope(e *Envelope) *wirepb.Envelope {
 		Gate: e.Session.Gate.ID, GateEpoch: e.Session.Gate.Epoch, User: e.User, Client: e.Client, TimeoutMs: e.TimeoutMs,
 		Chain: e.Chain, Hops: e.Hops, Op: e.Op, Sessions: e.Sessions, Group: e.Group, PushClass: uint32(e.Class),
 		KeyType: e.Key.Type, KeyZone: e.Key.Zone, KeyId: e.Key.ID, RouteVersion: uint64(e.Version),
-		Owner: e.Owner.ID, OwnerEpoch: e.Owner.Epoch, Once: e.Once, Push: e.PushNo, Of: e.Of, Span: e.Trace.Span,
+		Owner: e.Owner.ID, OwnerEpoch: e.Owner.Epoch, Once: e.Once, Push: e.PushNo, Of: e.Of, Span: e.Trace.Span, Resent: e.Resent,
 	}
 	if !e.Trace.IsZero() {
 		w.Trace = e.Trace.ID[:]

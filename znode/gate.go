@@ -38,7 +38,7 @@ func (n *Node) newGate(ctx context.Context, self zmsg.NodeRef, registry *zmsg.Re
 		c.Directory = n.users
 	}
 	c.Dispatcher, c.OnNoRoute, c.BeforeLogin, c.Groups = n.dispatcher, n.cfg.App.OnNoRoute, n.cfg.App.BeforeLogin, n.link
-	c.Tell, c.Deliver, c.Ack, c.Peers = n.tell, n.deliver, n.sessions.ack, n.sessions.moves
+	c.Tell, c.Deliver, c.Resent, c.Ack, c.Peers = n.tell, n.deliver, n.objects.set.DeliverResent, n.sessions.ack, n.sessions.moves
 	c.Tracer = n.tracing.Tracer()
 	c.Registry, c.AllowedOrigins = registry, append(n.pageOrigins(), s.Origins...)
 	c.Logger, c.Metrics = n.log, zmetrics.NewGate(n.registry)

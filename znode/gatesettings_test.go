@@ -79,6 +79,7 @@ var gateSettings = map[string]struct{ key, value, why string }{
 	"Groups":      {why: "code"},
 	"Tell":        {why: "code"},
 	"Deliver":     {why: "code"},
+	"Resent":      {why: "code"},
 	"Ack":         {why: "code"},
 	"BeforeLogin": {why: "the application's: whoever handles an id knows whether it needs a user"},
 	"Registry":    {why: "code"},

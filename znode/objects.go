@@ -67,10 +67,16 @@ func (n *Node) wireObjects() error {
 	n.objects.set, err = zrouter.New(zrouter.Config{
 		Self: n.Self(), Group: n.group, Link: n.link, Members: n.objects, Gates: n.sessions, Store: n.backends.Store,
 		Settings: s.Settings, KindSettings: set, CallTimeout: n.cfg.Settings.Actors.AskTimeout, Logger: n.log, Metrics: zmetrics.NewRouter(n.registry),
-		Tracer: n.tracing.Tracer(),
+		Tracer: n.tracing.Tracer(), ResendWindow: n.cfg.Settings.resendWindow(),
 	}, hosted...)
 	n.users = zuser.New(n.objects.set)
 	return err
+}
+
+// resendWindow is how long after a request has run its client may still come with it to another gate: it has waited for an answer, its connection was gone, its
+// gate died, and it came back just in time. Twice that, as nodes have settings of their own.
+func (s *Settings) resendWindow() time.Duration {
+	return max(5*time.Minute, 2*(s.Gate.MaxRequestTimeout+2*s.Gate.ResumeWindow+s.Etcd.Lease))
 }
 
 // hosted returns the kinds that the node is to host, of those of the program and the framework's own. The error names what the settings say of kinds that the program has not.

@@ -17,15 +17,15 @@ type call struct {
 	set     *ManagerSet
 	key     zmsg.Key
 	req     entry.Req
-	route   entry.Route       // where it was forwarded to
-	placed  bool              // which is a placement: nobody has committed it
-	sent    uint32            // its number among what was sent to other nodes
-	fence   bool              // a fence of this node
-	res     *residence        // whose mailbox has it
-	m       *zmsg.Message     // while it waits here, or is forwarded
-	origin  zmsg.NodeRef      // whose request it was at first
-	hint    zmsg.RouteVersion // that it came with
-	once    string
+	route   entry.Route                            // where it was forwarded to
+	placed  bool                                   // which is a placement: nobody has committed it
+	sent    uint32                                 // its number among what was sent to other nodes
+	fence   bool                                   // a fence of this node
+	res     *residence                             // whose mailbox has it
+	m       *zmsg.Message                          // while it waits here, or is forwarded
+	origin  zmsg.NodeRef                           // whose request it was at first
+	hint    zmsg.RouteVersion                      // that it came with
+	done    doneKey                                // by which it is known when it comes again
 	then    func(r Route, err error)               // who waits, where that is a function
 	work    func(c *zactor.Context)                // runs in place of a message
 	make    func(k zmsg.Key) (zstore.Write, error) // the first state, where it is not there
@@ -51,7 +51,7 @@ func (s *ManagerSet) newCall(k zmsg.Key, m *zmsg.Message) *call {
 	c.req.ID = s.lastID.Add(1)
 	if m != nil {
 		c.to, c.token = m.TakeReplier()
-		c.once = m.Once
+		c.done = keyOf(m)
 		if kind := s.kinds[k.Type]; kind != nil { // also where it is forwarded: it may come back, and run here
 			r := kind.rules[m.ID]
 			c.req.Durable, c.req.Shy = r.durable, r.inServer
@@ -139,18 +139,21 @@ func (c *call) fail(err error) { c.reply = zmsg.ErrorReply(err) }
 func (c *call) ran(r *zmsg.Reply) {
 	res := c.res
 	o := res.o
-	var kept zmsg.Reply
-	if c.once != "" && res.ring != nil {
-		kept = encoded(r)
+	var kept keptReply
+	remembers := res.remembers(&c.done)
+	if remembers {
+		kept = res.kept(&c.done, r)
 	}
 	t := res.sh.lock()
 	c.reply = *r
-	if c.once != "" && res.ring != nil && res.running[c.once] == c {
-		delete(res.running, c.once)
-		if !res.dropped && (r.Code == zmsg.CodeOK || r.Outcome == zmsg.Executed) {
-			if err := res.ring.add(c.once, &kept); err == nil {
-				res.dirty.Store(true)
-			}
+	if remembers {
+		if others := t.remember(res, c, &kept); others != nil {
+			saves := c.durable.Load()
+			defer func() { // behind the end of c: the lock is not held
+				for i := range others {
+					others[i].tell(r, saves)
+				}
+			}()
 		}
 	}
 	if res.dropped {
@@ -271,7 +274,7 @@ func (c *call) end() {
 	}
 	c.set, c.key, c.req, c.route, c.res, c.m, c.origin = nil, zmsg.Key{}, entry.Req{}, entry.Route{}, nil, nil, zmsg.NodeRef{}
 	c.make = nil
-	c.once, c.then, c.work, c.asked, c.placed, c.hint, c.size, c.sent, c.fence = "", nil, nil, false, false, 0, 0, 0, false
+	c.done, c.then, c.work, c.asked, c.placed, c.hint, c.size, c.sent, c.fence = doneKey{}, nil, nil, false, false, 0, 0, 0, false
 	c.durable.Store(false)
 	c.reply, c.envelope = zmsg.Reply{}, zmsg.Envelope{}
 	calls.Put(c)

@@ -13,6 +13,7 @@ type counts struct {
 	*zmetrics.Router
 
 	forwards [5]zmetrics.Counter // by hops; those of 4 and more are one
+	resents  [len(verdictNames)]zmetrics.Counter
 
 	limits [rares]lograte.Limiter // of lines that clients, or a store that is away, could cause without bound
 }
@@ -48,6 +49,9 @@ func newCounts(m *zmetrics.Router) *counts {
 		m = zmetrics.NewRouter(nil)
 	}
 	c := &counts{Router: m}
+	for v, name := range verdictNames {
+		c.resents[v] = m.Resent.With(name)
+	}
 	for hops, name := range [...]string{"1", "1", "2", "3", "more"} {
 		c.forwards[hops] = m.Forwards.With(name)
 	}
@@ -93,3 +97,6 @@ func (s *ManagerSet) countsOf(o *object) *kindCounts {
 func (c *counts) seldom(r rare) (suppressed uint64, ok bool) {
 	return c.limits[r].Allow(time.Now())
 }
+
+// resent counts what became of a request that its client has sent before.
+func (c *counts) resent(v verdict) { c.resents[v].Inc() }

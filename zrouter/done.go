@@ -16,22 +16,25 @@ import (
 // maxKeptReply is the longest encoded answer that is remembered: one is not to take the place of most others.
 const maxKeptReply = zstore.MaxDone / 4
 
-// doneRing remembers the requests that an object has run, so that none runs twice: the newest ones, as many as limit, and as
-// fit into zstore.MaxDone. It is stored with the object's state, in one write. A nil doneRing remembers nothing, and so does one with a
+// doneRing remembers the requests with a key that an object has run, so that none runs twice: the newest ones, as many as limit, and as
+// fit into most bytes. It is stored with the object's state, in one write. A nil doneRing remembers nothing, and so does one with a
 // limit below 1.
 //
 // It is not safe for concurrent use. What list returns is not changed afterwards.
 type doneRing struct {
 	limit int
+	most  int           // bytes, as the store counts
 	done  []zstore.Done // oldest first; elements are written once, for list gives them away
 	size  int           // in bytes, as the store counts
 }
 
 // newDoneRing goes on with what the record has; it does not change from.
-func newDoneRing(limit int, from []zstore.Done) *doneRing {
-	r := &doneRing{limit: limit}
+func newDoneRing(limit, most int, from []zstore.Done) *doneRing {
+	r := &doneRing{limit: limit, most: most}
 	for i := range from {
-		r.push(from[i])
+		if from[i].Seq == 0 { // else it is of a clientDone
+			r.push(from[i])
+		}
 	}
 	return r
 }
@@ -80,20 +83,30 @@ func (r *doneRing) add(id string, reply *zmsg.Reply) error {
 
 // push appends d, and drops the oldest that are too many.
 func (r *doneRing) push(d zstore.Done) {
-	if d.Size() > zstore.MaxDone {
+	if d.Size() > r.most {
 		return // of a record that another program wrote
 	}
 	r.done = append(r.done, d)
 	r.size += d.Size()
-	for len(r.done) > max(0, r.limit) || r.size > zstore.MaxDone {
+	for len(r.done) > max(0, r.limit) || r.size > r.most {
 		r.size -= r.done[0].Size()
 		r.done = r.done[1:]
 	}
 }
 
-// list returns what is to be stored, oldest first. Nobody changes it.
-func (r *doneRing) list() []zstore.Done {
-	if r == nil || len(r.done) == 0 {
+// list returns what is to be stored, oldest first, with the ids of requests that run: what is stored with it may have some of what they have changed, so
+// whoever finds that there is told that nobody knows how they ended. Nobody changes it.
+func (r *doneRing) list(running ...string) []zstore.Done {
+	switch {
+	case r == nil:
+		return nil
+	case len(running) > 0:
+		with := newDoneRing(r.limit, r.most, r.done)
+		for _, id := range running {
+			with.push(zstore.Done{Origin: id, Reply: endUnknown})
+		}
+		return with.list()
+	case len(r.done) == 0:
 		return nil
 	}
 	return slices.Clip(r.done)
@@ -104,6 +117,17 @@ func (r *doneRing) list() []zstore.Done {
 // notKept is the answer of a request whose own is not remembered.
 var notKept = zmsg.Reply{
 	Code: zmsg.CodeTooLarge, Outcome: zmsg.Executed, Text: "the request has run before; its answer was too large to be remembered",
+}
+
+// endUnknown is the answer of a request whose node died before it had ended.
+var endUnknown = mustEncode(&zmsg.Reply{Code: zmsg.CodeUnknownOutcome, Outcome: zmsg.Unknown, Text: "it ran when its node died"})
+
+func mustEncode(r *zmsg.Reply) []byte {
+	raw, err := encodeReply(r)
+	if err != nil {
+		panic(err)
+	}
+	return raw
 }
 
 // encoded returns reply with its body encoded, in memory of its own. Where it does not encode, that it ran and the answer was not kept.

@@ -34,11 +34,11 @@ func TestDoneRoundTrip(t *testing.T) {
 		{zmsg.Reply{ID: 1, Value: &testpb.Append{Line: strings.Repeat("x", maxKeptReply)}}, notKept},
 		{zmsg.Reply{Code: 1001, Text: strings.Repeat("x", maxKeptReply)}, notKept},
 	} {
-		r := newDoneRing(3, nil)
+		r := newDoneRing(3, zstore.MaxDone, nil)
 		if err := r.add("id", &c.told); err != nil {
 			t.Error(err)
 		}
-		again := newDoneRing(3, r.list()) // as from the record
+		again := newDoneRing(3, zstore.MaxDone, r.list()) // as from the record
 		got, ok := again.find("id")
 		if !ok || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%d: %+v %v, want %+v", i, got, ok, c.want)
@@ -49,7 +49,7 @@ func TestDoneRoundTrip(t *testing.T) {
 func TestDoneThatDoesNotEncode(t *testing.T) {
 	t.Parallel()
 	bad := &zmsg.Reply{ID: 1, Value: &testpb.Append{Line: "\xff"}}
-	r := newDoneRing(3, nil)
+	r := newDoneRing(3, zstore.MaxDone, nil)
 	if err := r.add("id", bad); err == nil {
 		t.Error("no error")
 	}
@@ -60,7 +60,7 @@ func TestDoneThatDoesNotEncode(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, raw := range [][]byte{nil, {0xff}, {8, 1}} { // of another program
-		r := newDoneRing(3, []zstore.Done{{Origin: "x", Reply: raw}})
+		r := newDoneRing(3, zstore.MaxDone, []zstore.Done{{Origin: "x", Reply: raw}})
 		if got, ok := r.find("x"); !ok || !reflect.DeepEqual(got, notKept) {
 			t.Errorf("%x: %+v %v", raw, got, ok)
 		}
@@ -76,7 +76,7 @@ func TestEncodedIsItsOwn(t *testing.T) {
 	if string(kept.Body) != "abc" || kept.Value != nil {
 		t.Errorf("%+v", kept)
 	}
-	r := newDoneRing(1, nil)
+	r := newDoneRing(1, zstore.MaxDone, nil)
 	if err := r.add("id", &kept); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestEncodedIsItsOwn(t *testing.T) {
 
 func TestDoneIDs(t *testing.T) {
 	t.Parallel()
-	r := newDoneRing(3, nil)
+	r := newDoneRing(3, zstore.MaxDone, nil)
 	for _, id := range []string{"", "\xff", strings.Repeat("x", zmsg.MaxOnce+1)} {
 		err := r.add(id, &zmsg.Reply{})
 		if zmsg.CodeOf(err) != zmsg.CodeBadRequest || zmsg.OutcomeOf(err) != zmsg.NotExecuted || !strings.Contains(fmt.Sprint(err), "expected 1 to 128 bytes") {
@@ -102,7 +102,7 @@ func TestDoneIDs(t *testing.T) {
 	if _, ok := none.find("a"); ok || none.add("a", &zmsg.Reply{}) != nil || none.list() != nil {
 		t.Error("nil")
 	}
-	r = newDoneRing(0, []zstore.Done{{Origin: "a"}})
+	r = newDoneRing(0, zstore.MaxDone, []zstore.Done{{Origin: "a"}})
 	if err := r.add("b", &zmsg.Reply{}); err != nil || r.list() != nil {
 		t.Errorf("%v %v", err, r.list())
 	}
@@ -118,7 +118,7 @@ func TestDoneModel(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.SampledFrom([]int{1, 2, 5, 1024}).Draw(t, "limit")
-		r := newDoneRing(limit, nil)
+		r := newDoneRing(limit, zstore.MaxDone, nil)
 		var model []told
 		var given [][]zstore.Done
 		var copies [][]zstore.Done
@@ -149,7 +149,7 @@ func TestDoneModel(t *testing.T) {
 			case 0:
 				given, copies = append(given, r.list()), append(copies, slices.Clone(r.list()))
 			case 1:
-				r = newDoneRing(limit, r.list())
+				r = newDoneRing(limit, zstore.MaxDone, r.list())
 			}
 			for i := range 21 {
 				id := fmt.Sprint(i)

@@ -56,6 +56,7 @@ type write struct {
 	change zstore.Change
 	tries  int
 	make   func(k zmsg.Key) (zstore.Write, error) // of a Create: the first state
+	fresh  bool                                   // of a Create: no client's request has been here before, and that is to be known
 	trace  *zmsg.Trace                            // in which the state was changed; nil: none that is recorded
 	begun  time.Time                              // when it had the state, where trace is set
 }

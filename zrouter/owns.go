@@ -23,6 +23,7 @@ type ownedID struct {
 	typ    uint32
 	field  protowire.Number // of the key in the body; 0: the session's user
 	client bool
+	recall bool      // requests of clients are remembered
 	until  time.Time // no node hosts the kind, and it is not forgotten before; zero: one does
 }
 
@@ -45,20 +46,20 @@ func (s *ManagerSet) owned() *owners {
 // newOwners is what the list says, after old, which may be nil.
 func newOwners(snap *zdiscovery.Snapshot, own map[uint32]*kind, old *owners, now time.Time) *owners {
 	o := &owners{of: snap, ids: make(map[uint32]ownedID), typs: make(map[uint32]bool)}
-	add := func(typ uint32, ads []zmsg.Advert) {
+	add := func(typ uint32, ads []zmsg.Advert, recall bool) {
 		o.typs[typ] = true
 		for _, a := range ads {
 			if _, there := o.ids[a.ID]; !there {
-				o.ids[a.ID] = ownedID{typ: typ, field: protowire.Number(a.KeyField), client: a.Client}
+				o.ids[a.ID] = ownedID{typ: typ, field: protowire.Number(a.KeyField), client: a.Client, recall: recall}
 			}
 		}
 	}
 	for _, k := range own {
-		add(k.typ, k.adverts)
+		add(k.typ, k.adverts, k.set.ClientDedup > 0)
 	}
 	for i := range snap.Nodes {
 		for _, k := range snap.Nodes[i].Kinds {
-			add(k.Type, k.Adverts)
+			add(k.Type, k.Adverts, k.Recalls)
 		}
 	}
 	if old == nil {
@@ -130,17 +131,9 @@ func (s *ManagerSet) Deliver(m *zmsg.Message) error {
 		}
 		return s.DeliverObject(k, m)
 	}
-	body, err := m.EncodedBody()
-	if err != nil {
-		return &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: err.Error()}
-	}
-	raw, num, ok := zmsg.FieldKey(body, id.field)
-	switch {
-	case !ok:
-	case raw != nil:
-		k.ID = string(raw)
-	default:
-		k.ID = strconv.FormatUint(num, 10)
+	var err error
+	if k.ID, err = id.named(m); err != nil {
+		return err
 	}
 	if k.ID == "" {
 		if k, ok = s.boundKey(m, id.typ); !ok {
@@ -148,6 +141,39 @@ func (s *ManagerSet) Deliver(m *zmsg.Message) error {
 		}
 	}
 	return s.DeliverObject(k, m)
+}
+
+// named returns the id of the object that m names in its body, "" where it names none.
+func (i *ownedID) named(m *zmsg.Message) (string, error) {
+	body, err := m.EncodedBody()
+	if err != nil {
+		return "", &zmsg.Error{Code: zmsg.CodeBadRequest, Outcome: zmsg.NotExecuted, Text: err.Error()}
+	}
+	raw, num, ok := zmsg.FieldKey(body, i.field)
+	switch {
+	case !ok:
+		return "", nil
+	case raw != nil:
+		return string(raw), nil
+	default:
+		return strconv.FormatUint(num, 10), nil
+	}
+}
+
+// DeliverResent is Deliver for a request that its client has sent before, at a gate that is gone: it may have run. The object runs it if it has not, and
+// answers as it has answered if it has. Only one that says where it belongs by itself, and is of a kind that remembers (Settings.ClientDedup), is
+// taken; of another the error is of CodeUnknownOutcome. Other errors, and outcomes, that say that it did not run say that of this time alone.
+func (s *ManagerSet) DeliverResent(m *zmsg.Message) error {
+	id, ok := s.owned().ids[m.ID]
+	if !ok || !id.client || !id.recall || id.field == 0 { // for the user, or for an object to which the session was bound: who knows now
+		return errMayRan
+	}
+	name, err := id.named(m)
+	if err != nil || name == "" {
+		return errMayRan
+	}
+	m.Resent = true
+	return s.DeliverObject(zmsg.Key{Type: id.typ, ID: name}, m)
 }
 
 // boundKey returns the object of a type that the session is bound to from which m comes.
@@ -162,7 +188,7 @@ func (s *ManagerSet) boundKey(m *zmsg.Message, typ uint32) (zmsg.Key, bool) {
 func (s *ManagerSet) Kinds() []zdiscovery.Kind {
 	out := make([]zdiscovery.Kind, 0, len(s.kinds))
 	for _, k := range s.kinds {
-		out = append(out, zdiscovery.Kind{Type: k.typ, Name: k.name, Adverts: k.adverts, OnDemand: k.onDemand, Schema: k.version})
+		out = append(out, zdiscovery.Kind{Type: k.typ, Name: k.name, Adverts: k.adverts, OnDemand: k.onDemand, Schema: k.version, Recalls: k.set.ClientDedup > 0})
 	}
 	slices.SortFunc(out, func(a, b zdiscovery.Kind) int { return cmp.Compare(a.Type, b.Type) })
 	return out

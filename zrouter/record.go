@@ -65,7 +65,7 @@ func (t *turn) write(o *object, x *entry.Effect) {
 	switch x.Op { //nolint:exhaustive // those that write
 	case entry.Create:
 		w.change.Op, w.change.Node = zstore.OpCreate, s.self.Ref()
-		w.make = o.kind.create
+		w.make, w.fresh = o.kind.create, o.kind.set.ClientDedup > 0 && x.Route.Version == 0
 		for _, q := range o.entry.Queue {
 			if c := o.calls[q.ID]; c != nil && c.make != nil {
 				w.make = c.make
@@ -133,6 +133,9 @@ func (t *turn) start(w *write) {
 				return func() { w.settle(zstore.Record{}, &createError{err}) }
 			}
 			w.change.Write = data
+			if w.fresh {
+				w.change.Done = freshClientDone()
+			}
 		}
 		ctx, cancel := s.storeContext()
 		defer cancel()
@@ -229,6 +232,9 @@ func (t *turn) landed(w *write, rec zstore.Record, err error) {
 		o.rec = &rec
 		if rec.State == nil {
 			o.rec.State = w.change.State
+		}
+		if w.op == entry.Create {
+			o.rec.Done = w.change.Done
 		}
 	}
 	t.tell(o, &ev)

@@ -50,14 +50,16 @@ type residence struct {
 
 	// Guarded by the shard's mu.
 	ref     zactor.Ref
-	rec     *zstore.Record // what to load: owned by the actor's start
-	ring    *doneRing
-	running map[string]*call // those with Once that run
-	dropped bool             // the entry has done with it
-	gone    bool             // its actor has ended
-	crashed bool             // by a panic
-	resting bool             // it leaves memory, and stays this node's
-	agreed  bool             // BeforeRemove was asked, and has not said no
+	rec     *zstore.Record       // what to load: owned by the actor's start
+	ring    *doneRing            // nil: of requests with a key it remembers none
+	clients *clientDone          // nil: nor of those of clients
+	running map[doneKey]*running // those that are remembered when they have run
+	owing   bool                 // a remembered answer was to be told after a save of its own
+	dropped bool                 // the entry has done with it
+	gone    bool                 // its actor has ended
+	crashed bool                 // by a panic
+	resting bool                 // it leaves memory, and stays this node's
+	agreed  bool                 // BeforeRemove was asked, and has not said no
 	why     Reason
 	snap    *write // waits for the state
 	snapFn  func(*zactor.Context)
@@ -65,9 +67,8 @@ type residence struct {
 }
 
 var (
-	errLost    error = causeError(entry.Lost)
-	errLapsed  error = &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "the node's lease is not valid now"}
-	errRunsNow error = &zmsg.Error{Code: zmsg.CodeBusy, Outcome: zmsg.NotExecuted, Text: "a request with this idempotency key is running"}
+	errLost   error = causeError(entry.Lost)
+	errLapsed error = &zmsg.Error{Code: zmsg.CodeUnavailable, Outcome: zmsg.NotExecuted, Text: "the node's lease is not valid now"}
 )
 
 // begin is called in the actor's turn before a handler runs for m, or the work of a call.
@@ -76,7 +77,7 @@ func (r *residence) begin(m *zmsg.Message, work *call) (done bool, err error) {
 	if !sh.set.serving(sh.set.clock.Now()) {
 		return false, zactor.NotRun(errLapsed)
 	}
-	if m != nil && m.Once != "" && r.ring != nil {
+	if m != nil {
 		if done, err := r.once(m); done || err != nil {
 			return done, err
 		}
@@ -91,31 +92,6 @@ func (r *residence) begin(m *zmsg.Message, work *call) (done bool, err error) {
 		r.current, _ = w.(*call)
 	}
 	r.inside.Store(true)
-	return false, nil
-}
-
-// once answers a request that has run.
-func (r *residence) once(m *zmsg.Message) (done bool, err error) {
-	sh := r.sh
-	sh.mu.Lock()
-	reply, ran := r.ring.find(m.Once)
-	_, runs := r.running[m.Once]
-	if !ran && !runs {
-		if r.running == nil {
-			r.running = make(map[string]*call)
-		}
-		w, _ := m.Waiter()
-		r.running[m.Once], _ = w.(*call)
-	}
-	sh.mu.Unlock()
-	switch {
-	case ran:
-		sh.set.counts.DedupHits.Inc()
-		m.Reply(&reply)
-		return true, nil
-	case runs:
-		return false, zactor.NotRun(errRunsNow)
-	}
 	return false, nil
 }
 
@@ -217,7 +193,7 @@ func (r *residence) snapshot(zc *zactor.Context) {
 		sh.mu.Unlock()
 		return
 	}
-	done := r.ring.list()
+	done := r.done()
 	var private []byte
 	moves := w.op == entry.Move
 	if m := r.o.moves; moves && m != nil {

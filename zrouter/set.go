@@ -1,6 +1,7 @@
 package zrouter
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -59,6 +60,10 @@ type Config struct {
 	// CallTimeout is how long requests wait that set no deadline; moves of objects are to be over by then (Settings.FitCalls). 0: not checked.
 	CallTimeout time.Duration
 
+	// ResendWindow is how long after a request has run it may still come again from a client whose gate is gone: kinds with Settings.ClientDedup
+	// remember it for so long. Defaults to 5 min.
+	ResendWindow time.Duration
+
 	// Clock is what the set measures and waits by; that of the group. Defaults to package time.
 	Clock zactor.Clock
 	// Logger; nil discards.
@@ -97,6 +102,7 @@ type ManagerSet struct {
 	counts   *counts
 	foreign  kindCounts // of kinds that this node does not host
 	maxHops  uint8
+	window   time.Duration // Config.ResendWindow
 	start    time.Time
 	pool     executor        // of calls of the store
 	loader   executor        // of loads
@@ -170,8 +176,8 @@ func New(cfg Config, kinds ...AnyKind) (*ManagerSet, error) {
 	s := &ManagerSet{
 		log: cfg.Logger, group: cfg.Group, link: cfg.Link, members: cfg.Members, gates: cfg.Gates, clock: cfg.Clock,
 		settings: node, kinds: make(map[uint32]*kind), counts: newCounts(cfg.Metrics), tracer: cfg.Tracer,
-		maxHops: uint8(node.MaxHops),
-		pool:    cfg.executor, random: cfg.random,
+		maxHops: uint8(node.MaxHops), window: cmp.Or(cfg.ResendWindow, 5*time.Minute),
+		pool: cfg.executor, random: cfg.random,
 		spawnOpt: []zactor.SpawnOption{
 			zactor.Private(), zactor.WithPolicy(zactor.Policy{MaxRestarts: -1}), zactor.WithOverflow(zactor.Reject),
 			zactor.WithMailbox(node.MaxQueue),

@@ -65,6 +65,11 @@ type Settings struct {
 	// Dedup is how many requests with an id (Once) an object remembers, up to 1024, with their answers, in its record: they
 	// take up to 64 KiB there. Negative: none, which is the default.
 	Dedup int `yaml:"dedup" json:"dedup,omitempty" help:"requests with an idempotency key that each object remembers; 0 or negative: none"`
+	// ClientDedup is how many requests of each client's session an object remembers, up to 1024, with their answers, in its record: they take up to
+	// 32 KiB there, and leave as much for those with an id. A client whose gate was killed sends what was not answered again, at another gate: then it
+	// runs once, and gets the answer that it got, where it names the object. As many as a client may have under way for one object are enough. Negative:
+	// none, which is the default: such requests end as unknown.
+	ClientDedup int `yaml:"client_dedup" json:"client_dedup,omitempty" help:"requests of each client's session that an object remembers, so that those sent again after the death of a gate run once; 0 or negative: none"`
 	// ReleaseOnIdle has an idle object given up, so that any node can take it with the next request. Off: this node stays its owner, and
 	// the next request loads it here again. Defaults to On.
 	ReleaseOnIdle Switch `yaml:"release_on_idle" json:"release_on_idle,omitempty" help:"false: the node stays the owner of objects that left memory"`
@@ -128,7 +133,7 @@ const (
 // withDefaults fills what is zero.
 func (s Settings) withDefaults() Settings {
 	s = DefaultSettings().merge(s)
-	s.MaxObjects, s.Dedup = max(0, s.MaxObjects), max(0, s.Dedup)
+	s.MaxObjects, s.Dedup, s.ClientDedup = max(0, s.MaxObjects), max(0, s.Dedup), max(0, s.ClientDedup)
 	s.MaxUnsavedAge = cmp.Or(s.MaxUnsavedAge, max(leastUnsavedAge, 3*s.saveDelay()))
 	return s
 }
@@ -155,6 +160,7 @@ func (s Settings) merge(k Settings) Settings {
 	over(&s.MaxObjects, k.MaxObjects)
 	over(&s.Durable, k.Durable)
 	over(&s.Dedup, k.Dedup)
+	over(&s.ClientDedup, k.ClientDedup)
 	over(&s.ReleaseOnIdle, k.ReleaseOnIdle)
 	over(&s.PrepareTimeout, k.PrepareTimeout)
 	over(&s.QuiesceTimeout, k.QuiesceTimeout)
@@ -229,6 +235,7 @@ func (s Settings) validate() error {
 	}
 	between("max_routes", s.MaxRoutes, 1, maxRoutes)
 	between("dedup", s.Dedup, 0, maxDedup)
+	between("client_dedup", s.ClientDedup, 0, maxDedup)
 	between("store_ops", s.StoreOps, 1, maxStoreOps)
 	between("remember_rate", s.RememberRate, 1, maxRemember)
 	between("drain_moves", s.DrainMoves, 1, maxDrainMoves)

@@ -36,6 +36,7 @@ max_routes: 1048576
 max_objects: 0
 durable: false
 dedup: 0
+client_dedup: 0
 release_on_idle: true
 prepare_timeout: 1s
 quiesce_timeout: 2s
@@ -129,7 +130,7 @@ func TestSettingsFaults(t *testing.T) {
 		{Settings{SaveDelay: -1}, nil},
 		{Settings{SaveDelay: -1, MaxUnsavedAge: time.Hour}, nil},
 		{Settings{SaveDelay: -1, ObjectSaveInterval: time.Second, MaxUnsavedAge: 3 * time.Second}, nil},
-		{Settings{MaxObjects: -1, Dedup: -1, Durable: On, ReleaseOnIdle: Off, MaxHops: 16}, nil},
+		{Settings{MaxObjects: -1, Dedup: -1, ClientDedup: -1, Durable: On, ReleaseOnIdle: Off, MaxHops: 16}, nil},
 		{Settings{SaveDelay: time.Microsecond}, []string{"save_delay 1µs: expected at least 1ms"}},
 		{Settings{SaveDelay: 21 * time.Second, MaxUnsavedAge: time.Minute}, []string{"max_unsaved_age 1m0s: expected at least three times the delay of saves, which is 21s"}},
 		{Settings{SaveDelay: -1, MaxUnsavedAge: time.Minute}, []string{"which is 10m0s"}},
@@ -137,8 +138,8 @@ func TestSettingsFaults(t *testing.T) {
 		{Settings{MaxHops: 17}, []string{"max_hops 17: expected a number from 1 to transfer_max_ttl, which is 16"}},
 		{Settings{MaxHops: -1, TransferMaxTTL: 256}, []string{"transfer_max_ttl 256: expected a number from 1 to 255", "max_hops -1"}},
 		{
-			Settings{MaxQueue: 1<<20 + 1, MaxRoutes: -1, Dedup: 1025, StoreOps: 1 << 17, MaxWaiting: -1, RetryMaxTTL: 101},
-			[]string{"retry_max_ttl 101", "max_queue 1048577", "max_waiting -1: expected a number above 0", "max_routes -1", "dedup 1025: expected a number from 0 to 1024", "store_ops 131072"},
+			Settings{MaxQueue: 1<<20 + 1, MaxRoutes: -1, Dedup: 1025, ClientDedup: 1025, StoreOps: 1 << 17, MaxWaiting: -1, RetryMaxTTL: 101},
+			[]string{"retry_max_ttl 101", "max_queue 1048577", "max_waiting -1: expected a number above 0", "max_routes -1", "dedup 1025: expected a number from 0 to 1024", "client_dedup 1025: expected a number from 0 to 1024", "store_ops 131072"},
 		},
 		{
 			Settings{CacheUpdateInterval: time.Millisecond, CacheFreeTimeout: -1, ObjectFreeTimeout: -1, ObjectSaveInterval: -1, CacheRetryInterval: 1, ObjectRetryInterval: 1, StoreTimeout: 1},

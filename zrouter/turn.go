@@ -414,9 +414,7 @@ func (t *turn) load(o *object) {
 	res := &residence{o: o, sh: o.sh, version: o.entry.Route.Version, rec: o.rec, frozen: o.frozen}
 	o.frozen = 0
 	res.bound, o.orphans = o.orphans, nil
-	if n := o.kind.set.Dedup; n > 0 {
-		res.ring = newDoneRing(n, o.rec.Done)
-	}
+	t.recall(res, o.rec.Done)
 	o.ios++
 	s.loader.do(func() func() {
 		ref, err := s.spawn(o, res)

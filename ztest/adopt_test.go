@@ -37,8 +37,11 @@ func roam(t *testing.T, c *ztest.Nodes, name string, k int) *roamer {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			nc, err := new(net.Dialer).DialContext(ctx, network, r.to)
+			if err != nil {
+				return nil, err
+			}
 			r.conn = nc
-			return nc, err
+			return nc, nil
 		},
 	})
 	if err != nil {
@@ -67,6 +70,14 @@ func (r *roamer) lead(c *ztest.Nodes, k int) {
 	if r.conn != nil {
 		_ = r.conn.Close()
 	}
+}
+
+// cut breaks the client's connection, and the ones that it tries from now on.
+func (r *roamer) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = "127.0.0.1:1"
+	_ = r.conn.Close()
 }
 
 // A gate is killed. Its clients go on with their sessions at another one: the same id, a gap with an open end; what was under way ends as unknown, and does

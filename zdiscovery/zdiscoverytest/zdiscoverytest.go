@@ -110,7 +110,7 @@ func sample(id string) zdiscovery.Node {
 		Ref: zmsg.NodeRef{ID: id}, State: zdiscovery.Starting, Version: "v1",
 		Zone: "z1", Weight: 50, Load: 310, Labels: map[string]string{"role": "a"},
 		Actors: []zdiscovery.Actor{{ID: 1<<63 + 1, Type: "chat", Adverts: []zmsg.Advert{{ID: 1001, Client: true, KeyField: 2}, {ID: 1002, Sharded: true}}}},
-		Kinds:  []zdiscovery.Kind{{Type: 7, Name: "room", Adverts: []zmsg.Advert{{ID: 1003, Client: true, KeyField: 1}, {ID: 1004}}}, {Type: 8, Name: "league", OnDemand: true}},
+		Kinds:  []zdiscovery.Kind{{Type: 7, Name: "room", Adverts: []zmsg.Advert{{ID: 1003, Client: true, KeyField: 1}, {ID: 1004}}}, {Type: 8, Name: "league", OnDemand: true, Recalls: true}},
 	}
 }
 

@@ -1456,10 +1456,11 @@ type Envelope struct {
 	RouteVersion  uint64 `protobuf:"varint,29,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"` // object: the newest that the request has met; reply: of the object that answered
 	Owner         string `protobuf:"bytes,30,opt,name=owner,proto3" json:"owner,omitempty"`                                    // object: the origin, whose request it was at first; reply: who owned the object that answered
 	OwnerEpoch    uint64 `protobuf:"varint,31,opt,name=owner_epoch,json=ownerEpoch,proto3" json:"owner_epoch,omitempty"`
-	Once          string `protobuf:"bytes,32,opt,name=once,proto3" json:"once,omitempty"`  // the request's idempotency key, at most 128 bytes; empty: none
-	Of            string `protobuf:"bytes,34,opt,name=of,proto3" json:"of,omitempty"`      // session push of class latest: what it tells the latest of; it replaces one of the same id and the same `of`
-	Span          uint64 `protobuf:"varint,35,opt,name=span,proto3" json:"span,omitempty"` // of a trace that is recorded: in which it was sent; 0: it is not recorded
-	Push          uint64 `protobuf:"varint,33,opt,name=push,proto3" json:"push,omitempty"` // session push of an object: its number at this gate, from 1; bind: the last before; publish to a group: the node's number of it; 0: none
+	Once          string `protobuf:"bytes,32,opt,name=once,proto3" json:"once,omitempty"`      // the request's idempotency key, at most 128 bytes; empty: none
+	Of            string `protobuf:"bytes,34,opt,name=of,proto3" json:"of,omitempty"`          // session push of class latest: what it tells the latest of; it replaces one of the same id and the same `of`
+	Resent        bool   `protobuf:"varint,36,opt,name=resent,proto3" json:"resent,omitempty"` // a client has sent it before, at a gate that is gone: it may have run, and is for who can tell
+	Span          uint64 `protobuf:"varint,35,opt,name=span,proto3" json:"span,omitempty"`     // of a trace that is recorded: in which it was sent; 0: it is not recorded
+	Push          uint64 `protobuf:"varint,33,opt,name=push,proto3" json:"push,omitempty"`     // session push of an object: its number at this gate, from 1; bind: the last before; publish to a group: the node's number of it; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1716,6 +1717,13 @@ func (x *Envelope) GetOf() string {
 		return x.Of
 	}
 	return ""
+}
+
+func (x *Envelope) GetResent() bool {
+	if x != nil {
+		return x.Resent
+	}
+	return false
 }
 
 func (x *Envelope) GetSpan() uint64 {
@@ -3165,7 +3173,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x120\n" +
-	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\xda\x06\n" +
+	"\tenvelopes\x18\x05 \x03(\v2\x12.zgame.v1.EnvelopeR\tenvelopes\"\xf2\x06\n" +
 	"\bEnvelope\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.zgame.v1.EnvelopeKindR\x04kind\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x1d\n" +
@@ -3206,7 +3214,8 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\vowner_epoch\x18\x1f \x01(\x04R\n" +
 	"ownerEpoch\x12\x12\n" +
 	"\x04once\x18  \x01(\tR\x04once\x12\x0e\n" +
-	"\x02of\x18\" \x01(\tR\x02of\x12\x12\n" +
+	"\x02of\x18\" \x01(\tR\x02of\x12\x16\n" +
+	"\x06resent\x18$ \x01(\bR\x06resent\x12\x12\n" +
 	"\x04span\x18# \x01(\x04R\x04span\x12\x12\n" +
 	"\x04push\x18! \x01(\x04R\x04push\"\x87\x01\n" +
 	"\aBinding\x12\x1a\n" +
