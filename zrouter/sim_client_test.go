@@ -22,6 +22,7 @@ type simOp struct {
 	durable bool // its success says that the line is saved
 	save    bool // the handler asks for that
 	once    bool // it is asked for again until it has succeeded
+	client  bool // as a client's gate does it, by session and seq
 }
 
 var simOps = []simOp{
@@ -30,6 +31,9 @@ var simOps = []simOp{
 	{name: "append", weight: 6, appends: true, save: true},
 	{name: "once", weight: 8, appends: true, once: true},
 	{name: "once keep", weight: 8, appends: true, once: true, durable: true},
+	{name: "client", weight: 5, appends: true, once: true, client: true},
+	{name: "client", weight: 3, appends: true, once: true, client: true, save: true},
+	{name: "client keep", weight: 5, appends: true, once: true, client: true, durable: true},
 	{name: "note", weight: 8, appends: true},
 	{name: "get", weight: 10},
 	{name: "do", weight: 4, appends: true},
@@ -68,6 +72,14 @@ type simAttempt struct {
 
 	told zmsg.GiveUp
 	arg  uint64
+}
+
+// numberOf returns the number of the attempt that m is; a client's has a seq of its own.
+func numberOf(m *zmsg.Message) uint64 {
+	if m.Client {
+		return uint64(m.Session.Gen)
+	}
+	return m.Seq
 }
 
 func (a *simAttempt) number() uint64 {
@@ -192,9 +204,9 @@ func (a *simAttempt) begin() {
 	w.log("%s: request %d: %s of %s %s", p.ref, a.seq, a.op.name, a.key.ID, line)
 	var req proto.Message
 	switch a.op.name {
-	case "append", "once":
+	case "append", "once", "client":
 		req = &testpb.Append{Log: a.key.ID, Line: line}
-	case "keep", "once keep":
+	case "keep", "once keep", "client keep":
 		req = &testpb.Keep{Log: a.key.ID, Line: line}
 	case "note":
 		req = &testpb.Note{Log: a.key.ID, Line: line}
@@ -214,7 +226,10 @@ func (a *simAttempt) begin() {
 	if a.wants {
 		m.SetReplier(a, a.seq)
 	}
-	if a.op.once {
+	switch {
+	case a.op.client:
+		m.Client, m.Session, m.Seq, m.Resent = true, zmsg.SessionRef{Gate: p.ref, ID: a.line.session, Gen: uint32(a.seq)}, a.line.seq, a.line.attempts[0] != a
+	case a.op.once:
 		m.Once = line
 	}
 	if a.wants && w.chance(0.4) && !w.calm {
@@ -287,18 +302,19 @@ func (a *simAttempt) beginWithout(line string) {
 
 // simUser is a client.
 type simUser struct {
-	w     *simWorld
-	name  string
-	node  int
-	pace  time.Duration
-	pipes float64 // how likely it does not wait
-	n     int
-	last  map[zmsg.Key]*simLine // acknowledged, in each key
+	w       *simWorld
+	name    string
+	session uint64
+	node    int
+	pace    time.Duration
+	pipes   float64 // how likely it does not wait
+	n       int
+	last    map[zmsg.Key]*simLine // acknowledged, in each key
 }
 
 func (w *simWorld) startClient(i int) {
 	u := &simUser{
-		w: w, name: fmt.Sprintf("u%d", i), node: w.rng.IntN(len(w.nodes)), pace: w.between(50*time.Millisecond, 700*time.Millisecond),
+		w: w, name: fmt.Sprintf("u%d", i), session: uint64(i + 1), node: w.rng.IntN(len(w.nodes)), pace: w.between(50*time.Millisecond, 700*time.Millisecond),
 		last: make(map[zmsg.Key]*simLine),
 	}
 	if w.chance(0.3) {
@@ -346,7 +362,7 @@ func (u *simUser) next() {
 	var l *simLine
 	if op.appends {
 		u.n++
-		l = &simLine{id: fmt.Sprintf("%s.%d", u.name, u.n), key: k, behind: u.last[k]}
+		l = &simLine{id: fmt.Sprintf("%s.%d", u.name, u.n), key: k, behind: u.last[k], session: u.session, seq: uint64(u.n)}
 		w.oracle.lines[l.id] = l
 		w.oracle.ofKey[k] = append(w.oracle.ofKey[k], l)
 	}

@@ -130,7 +130,7 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 	var q *simRequest
 	if r != nil {
 		w.requests++
-		q = &simRequest{id: w.requests, from: p, to: to, key: e.Key, seq: m.Seq, r: r, token: token}
+		q = &simRequest{id: w.requests, from: p, to: to, key: e.Key, seq: numberOf(m), r: r, token: token}
 		w.open++
 		p.waits = append(p.waits, q)
 		w.after(p.world(timeout), p, func() {
@@ -140,7 +140,7 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 			wt.OnGiveUp(token, p, q.id)
 		}
 	}
-	w.log("%s: sends %d of %s to %s, hop %d, version %d, request %d", p.ref, m.Seq, e.Key.ID, to, m.Hops, e.Version, w.requests)
+	w.log("%s: sends %d of %s to %s, hop %d, version %d, request %d", p.ref, numberOf(m), e.Key.ID, to, m.Hops, e.Version, w.requests)
 	if mu := w.mutant; mu != nil && mu.refusesParked && q != nil && p.handed[e.Key] == w.now && w.now > 0 {
 		w.after(0, p, func() {
 			if !q.ended {
@@ -179,7 +179,7 @@ func (p *simProc) SendObject(to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message,
 			c.SetReplier(&simReturn{q: q, at: target, ref: target.ref}, 0)
 			c.Deadline = target.local().Add(timeout)
 		}
-		w.log("%s: receives %d of %s, hop %d, version %d", target.ref, c.Seq, env.Key.ID, c.Hops, env.Version)
+		w.log("%s: receives %d of %s, hop %d, version %d", target.ref, numberOf(c), env.Key.ID, c.Hops, env.Version)
 		received := env
 		if mu := w.mutant; mu != nil && mu.noHint {
 			received.Version = 0

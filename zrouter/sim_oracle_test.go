@@ -68,6 +68,8 @@ type simLine struct {
 	behind   *simLine // the same client's line that was acknowledged before this one was asked for
 	mark     uint64
 	pos      int
+	session  uint64 // of the client, and its seq there
+	seq      uint64
 }
 
 // simRun is one run of a handler.
@@ -204,27 +206,27 @@ func (o *simOracle) look(p *simProc) {
 // sends is told of each request that a node sends to another.
 func (o *simOracle) sends(p *simProc, to zmsg.NodeRef, e *zmsg.Envelope, m *zmsg.Message) {
 	w := o.w
-	if a := o.attempt(m.Seq); a != nil {
+	if a := o.attempt(numberOf(m)); a != nil {
 		a.sent++
 		a.version = e.Version
 	}
-	if m.Hops == 0 || m.Hops > 16 || m.Hops > 3 && e.Version <= o.arrivals[simArrival{p, m.Seq}].hint {
-		w.fail("I8: %s sends %d of %s on hop %d", p.ref, m.Seq, e.Key.ID, m.Hops)
+	if m.Hops == 0 || m.Hops > 16 || m.Hops > 3 && e.Version <= o.arrivals[simArrival{p, numberOf(m)}].hint {
+		w.fail("I8: %s sends %d of %s on hop %d", p.ref, numberOf(m), e.Key.ID, m.Hops)
 	}
 	if slices.Contains(p.refs, to) {
-		w.fail("%s sends %d of %s to itself", p.ref, m.Seq, e.Key.ID)
+		w.fail("%s sends %d of %s to itself", p.ref, numberOf(m), e.Key.ID)
 	}
 	if m.Hops < 2 {
 		return
 	}
-	came := o.arrivals[simArrival{p, m.Seq}]
+	came := o.arrivals[simArrival{p, numberOf(m)}]
 	if e.Version <= came.hint && o.reads[simPlace{p, e.Key}] < came.at {
-		w.fail("I8: %s forwards %d of %s, which came with version %d, by version %d, and has not looked at the record", p.ref, m.Seq, e.Key.ID, came.hint, e.Version)
+		w.fail("I8: %s forwards %d of %s, which came with version %d, by version %d, and has not looked at the record", p.ref, numberOf(m), e.Key.ID, came.hint, e.Version)
 	}
 }
 
 func (o *simOracle) receives(p *simProc, e *zmsg.Envelope, m *zmsg.Message) {
-	o.arrivals[simArrival{p, m.Seq}] = simCame{o.w.now, e.Version}
+	o.arrivals[simArrival{p, numberOf(m)}] = simCame{o.w.now, e.Version}
 }
 
 // begins checks the start of a handler.
@@ -424,7 +426,7 @@ func (o *simOracle) handle(p *simProc, c *Context[*testpb.Log], a *simAttempt, l
 
 // panics is told by a handler that is about to panic.
 func (o *simOracle) panics(p *simProc, c *Context[*testpb.Log]) {
-	a := o.attempt(c.Message().Seq)
+	a := o.attempt(numberOf(c.Message()))
 	o.w.log("%s: panics at %d of %s", p.ref, a.number(), c.Key().ID)
 	r := o.begins(p, c, a)
 	o.running[c.Key()] = slices.DeleteFunc(o.running[c.Key()], func(x *simRun) bool { return x == r })

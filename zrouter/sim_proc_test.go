@@ -235,14 +235,14 @@ func (p *simProc) kind() Kind[*testpb.Log] {
 	w := p.w
 	type ctx = Context[*testpb.Log]
 	handled := func(c *ctx, line string) *testpb.Appended {
-		w.oracle.handle(p, c, w.oracle.attempt(c.Message().Seq), line)
+		w.oracle.handle(p, c, w.oracle.attempt(numberOf(c.Message())), line)
 		return &testpb.Appended{N: int64(len(c.State().Lines))}
 	}
 	kind := Kind[*testpb.Log]{
 		Type: simType, Name: "log", Version: 1,
 		Handlers: []Handler[*testpb.Log]{
-			Handle(func(c *ctx, req *testpb.Append) (*testpb.Appended, error) { return handled(c, req.Line), nil }),
-			Handle(func(c *ctx, req *testpb.Keep) (*testpb.Appended, error) { return handled(c, req.Line), nil }, Durable()),
+			Handle(func(c *ctx, req *testpb.Append) (*testpb.Appended, error) { return handled(c, req.Line), nil }, FromClients()),
+			Handle(func(c *ctx, req *testpb.Keep) (*testpb.Appended, error) { return handled(c, req.Line), nil }, Durable(), FromClients()),
 			HandleTell(func(c *ctx, req *testpb.Note) error { handled(c, req.Line); return nil }),
 			Handle(func(c *ctx, _ *testpb.Get) (*testpb.Lines, error) {
 				handled(c, "")

@@ -294,7 +294,7 @@ func (w *simWorld) shape() {
 		CacheUpdateInterval: w.between(2*time.Second, 8*time.Second), CacheFreeTimeout: w.between(time.Second, 6*time.Second),
 		ObjectFreeTimeout: w.between(time.Second, 10*time.Second), StoreTimeout: time.Hour,
 		PrepareTimeout: w.between(50*time.Millisecond, time.Second), QuiesceTimeout: w.between(10*time.Millisecond, 500*time.Millisecond),
-		SaveDelay: w.between(100*time.Millisecond, 2*time.Second), MaxUnsavedAge: 6 * time.Second, Dedup: 64,
+		SaveDelay: w.between(100*time.Millisecond, 2*time.Second), MaxUnsavedAge: 6 * time.Second, Dedup: 64, ClientDedup: 64,
 	}
 	if w.chance(0.3) {
 		c.settings.ReleaseOnIdle = Off
