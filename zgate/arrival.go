@@ -33,7 +33,8 @@ func (s *Session) doEarly() bool {
 type arrival struct {
 	pushes []*encoded
 	bytes  int      // of pushes
-	lost   bool     // some are missing: the client is told of a gap
+	lacks  bool     // some are missing that came ahead of them: the client is told of a gap
+	lost   bool     // likewise, behind them
 	ops    []func() // what else there is to do
 }
 
@@ -50,6 +51,7 @@ func (g *Gate) coming(user string, before, ref zmsg.SessionRef, text bool, windo
 	c.q.dead, c.q.closing, c.q.closed = true, true, ending{closedLost, "it has come from another gate"}
 	s := &Session{g: g, user: user, ref: ref, state: stateComing, resume: &resumption{window: window, came: &before, arrival: new(arrival)}}
 	s.resume.arriving.Store(true)
+	s.resume.arrival.lacks = g.wasGivenUp(ref.ID)
 	s.rate = newRates(g.allowed, g.now())
 	s.c.Store(c)
 	c.session.Store(s)
@@ -58,6 +60,25 @@ func (g *Gate) coming(user string, before, ref zmsg.SessionRef, text bool, windo
 	}
 	g.count.Sessions.Inc()
 	return s, nil
+}
+
+// gaveUp remembers a session that this gate has asked for, and whose answer it has not waited for: what comes for it until there is a place for it again is dropped.
+func (g *Gate) gaveUp(id uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unanswered == nil || len(g.unanswered) >= maxAsks {
+		g.unanswered = make(map[uint64]int64)
+	}
+	g.unanswered[id] = g.now()
+}
+
+// wasGivenUp reports whether something that came for the session may have been dropped, and forgets it.
+func (g *Gate) wasGivenUp(id uint64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at, ok := g.unanswered[id]
+	delete(g.unanswered, id)
+	return ok && g.now()-at < int64(g.cfg.ResumeWindow)
 }
 
 // pushLaterLocked keeps e until the session's state is there. It may be too much: then the client is told of a gap.
@@ -79,7 +100,7 @@ func (s *Session) lacks() {
 	c := s.lock()
 	defer c.q.mu.Unlock()
 	if a := s.resume.arrival; a != nil {
-		a.lost = true
+		a.lacks = true
 	}
 }
 
@@ -95,8 +116,11 @@ func (s *Session) later(do func()) bool {
 	case a == nil:
 		return false
 	case len(a.ops) >= s.g.cfg.KeepCount:
-		a.lost = true
-		s.g.count.dropKept.Inc()
+		if s.g.count.dropKept.Inc(); s.state == stateComing {
+			a.lost = true
+		} else {
+			s.gapLocked(c, &wirepb.Gap{})
+		}
 	default:
 		a.ops = append(a.ops, do)
 	}
@@ -116,6 +140,9 @@ func (s *Session) settle(w *wirepb.SessionState, before zmsg.SessionRef) bool {
 	s.state = stateSuspended
 	g.suspended.Add(1)
 	g.count.Suspended.Inc()
+	if r.arrival.lacks {
+		s.gapLocked(c, &wirepb.Gap{})
+	}
 	for _, p := range r.arrival.pushes {
 		if !s.overlapsLocked(p) {
 			_ = s.awayLocked(c, p)
@@ -123,7 +150,10 @@ func (s *Session) settle(w *wirepb.SessionState, before zmsg.SessionRef) bool {
 	}
 	r.arrival.pushes = nil
 	if r.arrival.lost {
-		r.log.Miss(s.pushes)
+		s.gapLocked(c, &wirepb.Gap{})
+	}
+	if r.arrival.lacks || r.arrival.lost {
+		g.log.Debug("something is missing of what came for a session ahead of its state", "session", s.ref.ID, "generation", s.ref.Gen, "before", r.arrival.lacks, "behind", r.arrival.lost)
 	}
 	instead := r.instead.Swap(nil)
 	c.q.mu.Unlock()
@@ -214,7 +244,7 @@ func (g *Gate) fetch(c *conn, at zmsg.SessionRef, cl *claim, window time.Duratio
 	if s == nil {
 		return nil, ref, granted, v // the same client is at it by another connection
 	}
-	ask, err := proto.Marshal(&wirepb.HandoverAsk{User: cl.user, Secret: cl.secret[:], LastPush: cl.last, Text: cl.text})
+	ask, err := proto.Marshal(&wirepb.HandoverAsk{User: cl.user, Secret: cl.secret[:], Key: cl.key[:], LastPush: cl.last, LastSeq: cl.seq, Text: cl.text})
 	if err != nil {
 		s.notCome()
 		return nil, next, refusedInvalid, nil
@@ -231,6 +261,7 @@ func (g *Gate) fetch(c *conn, at zmsg.SessionRef, cl *claim, window time.Duratio
 		c.readAt = time.Now()
 		var a wirepb.HandoverAnswer
 		if err != nil || proto.Unmarshal(b, &a) != nil {
+			g.gaveUp(at.ID)
 			s.notCome()
 			g.count.handSilent.Inc()
 			return nil, next, granted, nil

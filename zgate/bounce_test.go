@@ -209,12 +209,12 @@ func TestLeftBehindWhileShuttingDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask, err := proto.Marshal(&wirepb.HandoverAsk{User: "ann", Secret: first.secret[:]})
+	ask, err := proto.Marshal(&wirepb.HandoverAsk{User: "ann", Secret: first.secret[:], Key: first.key[:]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	answered := make(chan struct{})
-	g[0].HandOver(g[1].self.Ref(), ref, ask, func([]byte) error { close(answered); return nil })
+	g[0].HandOver(g[1].self.Ref(), 1, ref, ask, func([]byte) error { close(answered); return nil })
 	<-answered
 	if err := g[0].Shutdown(t.Context()); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package zgate
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -14,7 +15,8 @@ import (
 type Directory interface {
 	// Bind makes a session known as one of its user's, or says why it is none; it is to bind the session to the object KeyOf names (Gate.Bind),
 	// by which the gate sees that what the directory knew is lost: then it binds the session again, under the number it was given. It
-	// may block until ctx ends. An error says that the directory could not be asked: one with CodeBadRequest that asking again helps nothing.
+	// may block until ctx ends. An error says that the directory could not be asked: one with CodeBadRequest that asking again helps nothing; but for
+	// *zmsg.ElsewhereError: the session that it was to go on with goes on at another gate.
 	Bind(ctx context.Context, l zmsg.Login) (number uint64, a zmsg.Admission, err error)
 	// KeyOf returns the object that a user's sessions are bound to. It does not block.
 	KeyOf(user string) zmsg.Key
@@ -61,6 +63,10 @@ func (g *Gate) bindUser(c *conn, s *Session, before *token) (zmsg.Admission, *vi
 	c.enter(phaseAuth, g.cfg.AuthTimeout+time.Second)
 	number, a, err := g.askDirectory(g.ctx, s, before)
 	c.readAt = time.Now() // what came with the Hello has its time from now on
+	if e, ok := errors.AsType[*zmsg.ElsewhereError](err); ok && before != nil && e.Session.Gen > before.ref.Gen {
+		s.resume.elsewhere = e.Session
+		return zmsg.Lapsed, nil
+	}
 	switch {
 	case err != nil && zmsg.CodeOf(err) == zmsg.CodeBadRequest:
 		return a, &violation{CloseUnauthorized, "no id of a user: " + zmsg.ErrorReply(err).Text}
@@ -90,8 +96,8 @@ func (g *Gate) askDirectory(ctx context.Context, s *Session, before *token) (num
 	if s.resume != nil {
 		own := s.lock()
 		l.Window = s.resume.window
-		if len(s.resume.secrets) > 0 { // else it is just coming
-			l.Proof = s.resume.secrets.newest().proof()
+		if s.resume.key != (secret{}) { // else it is just coming
+			l.Proof = s.resume.key.proof()
 		}
 		own.q.mu.Unlock()
 	}
@@ -99,11 +105,13 @@ func (g *Gate) askDirectory(ctx context.Context, s *Session, before *token) (num
 		l.Resumes, l.Handed = *s.resume.came, true
 	}
 	if before != nil {
-		l.Resumes, l.Claim = before.ref, before.secret.proof()
+		l.Resumes, l.Claim = before.ref, before.key.proof()
 	}
 	number, a, err = g.cfg.Directory.Bind(timed, l)
 	switch {
 	case err != nil && ctx.Err() != nil: // the gate leaves: nobody asks any more
+	case errors.As(err, new(*zmsg.ElsewhereError)):
+		g.count.logins[zmsg.Lapsed].Inc()
 	case err != nil:
 		g.count.loginFailed.Inc()
 		if suppressed, ok := g.loginLog.Allow(time.Now()); ok {

@@ -74,6 +74,7 @@ type Gate struct {
 	originLog       lograte.Limiter
 	encodeLog       lograte.Limiter
 	loginLog        lograte.Limiter
+	fenceLog        lograte.Limiter
 	deaf            atomic.Bool // the last accept failed
 
 	wg      sync.WaitGroup // every goroutine but the wheel's
@@ -88,6 +89,9 @@ type Gate struct {
 
 	counted bool // Shutdown waits for the goroutines that there are: none begins any more but by one of them
 	asks    int  // of other gates that are being answered
+	asked   asked
+	// Sessions that other gates were asked for, and did not answer in time, and when.
+	unanswered map[uint64]int64
 }
 
 // New makes a gate; Start opens it. The error names every fault of cfg.

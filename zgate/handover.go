@@ -23,8 +23,8 @@ type Peers interface {
 	// Taken tells the gate of ref that its answer has come, and that what is published to the session's groups arrives here.
 	Taken(ref zmsg.SessionRef)
 	// Moves tells all other nodes that a session of this gate goes to another one, and waits until each has noted it, behind which nothing is on its way
-	// here, or ctx ends.
-	Moves(ctx context.Context, from, to zmsg.SessionRef)
+	// here, or ctx ends: late is how many have not by then. A node that nobody is at is not waited for.
+	Moves(ctx context.Context, from, to zmsg.SessionRef) (late int)
 	// MovedHere does the same at this node; watchers and owners are its actors that watch the session, and its objects' that it is bound to. It does not block.
 	MovedHere(from, to zmsg.SessionRef, watchers, owners []uint64)
 	// Forward sends an operation on a session to its gate. e stays the caller's. It does not block.
@@ -32,10 +32,9 @@ type Peers interface {
 }
 
 const (
-	fenceTime = time.Second // for all nodes to note that a session goes
-	askAgain  = 20 * time.Millisecond
-	maxAsks   = 4096 // of other gates that are being answered
-	maxTrail  = 8    // gates that a session is looked for at, one after the other
+	askAgain = 20 * time.Millisecond
+	maxAsks  = 4096 // of other gates that are being answered
+	maxTrail = 8    // gates that a session is looked for at, one after the other
 )
 
 // movement is a session on its way to another gate. Guarded by the lock of the session's connection.
@@ -103,34 +102,85 @@ func (s *Session) elsewhere(e zmsg.Envelope) (ok bool, err error) {
 // ---- the gate that has the session ----
 
 // HandOver answers another gate that asks for a session, for the client whose secret is in ask: with the session's state, which is the other gate's
-// then, or with why not. answer is called once, from any goroutine, or not at all where the same is being answered already; an error with CodeTooLarge has it called
-// once more with what is smaller. HandOver does not block. ref and ask are the gate's.
-func (g *Gate) HandOver(from zmsg.NodeRef, ref zmsg.SessionRef, ask []byte, answer func([]byte) error) {
+// then, or with why not. number is the question's: one that comes twice has one answer, so who has got that asks for nothing any more. answer is called once, from
+// any goroutine, or not at all where the same is being answered already; an error with CodeTooLarge has it called once more with what is smaller. HandOver
+// does not block. ref and ask are the gate's.
+func (g *Gate) HandOver(from zmsg.NodeRef, number uint64, ref zmsg.SessionRef, ask []byte, answer func([]byte) error) {
 	if g.cfg.Peers == nil || !g.self.Is(ref.Gate) {
 		g.answerAsk(answer, &wirepb.HandoverAnswer{Result: wirepb.HandoverResult_HANDOVER_RESULT_INVALID})
 		return
 	}
+	q := question{from, number}
 	g.mu.Lock()
-	if g.asks >= maxAsks || !g.beginLocked() {
+	before, twice := g.asked.answers[q]
+	switch {
+	case twice:
 		g.mu.Unlock()
-		g.answerAsk(answer, &wirepb.HandoverAnswer{Result: wirepb.HandoverResult_HANDOVER_RESULT_BUSY})
+		if before != nil { // else it is being answered
+			g.answerAsk(answer, before)
+		}
+		return
+	case g.asks >= maxAsks || !g.beginLocked():
+		busy := &wirepb.HandoverAnswer{Result: wirepb.HandoverResult_HANDOVER_RESULT_BUSY}
+		g.asked.doneLocked(q, busy)
+		g.mu.Unlock()
+		g.answerAsk(answer, busy)
 		return
 	}
 	g.asks++
+	g.asked.beginLocked(q)
 	g.mu.Unlock()
-	// Owned by the gate; ends within HandoverTime and fenceTime; Shutdown waits for it.
+	// Owned by the gate; ends within twice HandoverTime; Shutdown waits for it.
 	go func() {
 		defer g.wg.Done()
-		defer func() {
-			g.mu.Lock()
-			g.asks--
-			g.mu.Unlock()
-			g.hasGone()
-		}()
-		if a := g.handOver(from, ref, ask, answer); a != nil {
+		defer g.hasGone()
+		a := g.handOver(from, ref, ask, answer)
+		g.mu.Lock()
+		g.asks--
+		g.asked.doneLocked(q, a)
+		g.mu.Unlock()
+		if a != nil {
 			g.answerAsk(answer, a)
 		}
 	}()
+}
+
+// question names what another gate asks, and asks again until it is answered.
+type question struct {
+	from   zmsg.NodeRef
+	number uint64
+}
+
+// asked is what was answered of late with no session, or is being answered: the next copy of a question has the same answer, though it might be another one by
+// now. A session that has been given is given again by handOver. Guarded by Gate.mu; the zero value is empty.
+type asked struct {
+	answers map[question]*wirepb.HandoverAnswer // nil: not yet
+	order   []question                          // answered, round and round
+	next    int
+}
+
+func (a *asked) beginLocked(q question) {
+	if a.answers == nil {
+		a.answers = make(map[question]*wirepb.HandoverAnswer)
+	}
+	a.answers[q] = nil
+}
+
+// doneLocked notes the answer; nil: it was a session, or there is none.
+func (a *asked) doneLocked(q question, answer *wirepb.HandoverAnswer) {
+	if answer == nil {
+		delete(a.answers, q)
+		return
+	}
+	a.beginLocked(q)
+	a.answers[q] = answer
+	if len(a.order) < maxAsks {
+		a.order = append(a.order, q)
+		return
+	}
+	delete(a.answers, a.order[a.next])
+	a.order[a.next] = q
+	a.next = (a.next + 1) % maxAsks
 }
 
 func (g *Gate) answerAsk(answer func([]byte) error, a *wirepb.HandoverAnswer) {
@@ -143,10 +193,10 @@ func (g *Gate) answerAsk(answer func([]byte) error, a *wirepb.HandoverAnswer) {
 func (g *Gate) handOver(from zmsg.NodeRef, ref zmsg.SessionRef, ask []byte, answer func([]byte) error) *wirepb.HandoverAnswer {
 	var w wirepb.HandoverAsk
 	result := func(r wirepb.HandoverResult) *wirepb.HandoverAnswer { return &wirepb.HandoverAnswer{Result: r} }
-	if err := proto.Unmarshal(ask, &w); err != nil || len(w.GetSecret()) != len(secret{}) {
+	if err := proto.Unmarshal(ask, &w); err != nil || len(w.GetSecret()) != len(secret{}) || len(w.GetKey()) != len(secret{}) {
 		return result(wirepb.HandoverResult_HANDOVER_RESULT_INVALID)
 	}
-	cl := claim{user: w.GetUser(), gen: ref.Gen, secret: secret(w.GetSecret()), last: w.GetLastPush(), text: w.GetText()}
+	cl := claim{user: w.GetUser(), gen: ref.Gen, secret: secret(w.GetSecret()), key: secret(w.GetKey()), last: w.GetLastPush(), seq: w.GetLastSeq(), text: w.GetText()}
 	to := zmsg.SessionRef{Gate: from, ID: ref.ID, Gen: ref.Gen + 1}
 	patience := time.NewTimer(g.cfg.HandoverTime)
 	defer patience.Stop()
@@ -166,10 +216,10 @@ func (g *Gate) handOver(from zmsg.NodeRef, ref zmsg.SessionRef, ask []byte, answ
 		case why == refusedUser:
 			c.q.mu.Unlock()
 			return result(wirepb.HandoverResult_HANDOVER_RESULT_USER)
-		case s.state == stateComing, r != nil && r.arrival != nil: // what came ahead of its state is to be done first
+		case s.state == stateComing, r != nil && r.arrival != nil, r != nil && r.asking: // what came ahead of its state is to be done first
 			c.q.mu.Unlock()
 			return result(wirepb.HandoverResult_HANDOVER_RESULT_BUSY)
-		case s.state == stateGone && r.moving.to == to && r.moving.state != nil && r.secrets.has(&cl.secret):
+		case s.state == stateGone && r.moving.to == to && r.moving.state != nil && held.knows(&cl):
 			b := r.moving.state // the answer was lost
 			c.q.mu.Unlock()
 			_ = answer(b)
@@ -198,6 +248,7 @@ func (g *Gate) handOver(from zmsg.NodeRef, ref zmsg.SessionRef, ask []byte, answ
 			c.q.mu.Unlock()
 			return elsewhereAnswer(s.ref)
 		case s.state == stateSuspended:
+			s.rebaseLocked(c, &cl)
 			r.moving = &movement{to: to}
 			c.q.mu.Unlock()
 			g.letGo(s, to, &cl.secret, answer)
@@ -224,12 +275,20 @@ func elsewhereAnswer(at zmsg.SessionRef) *wirepb.HandoverAnswer {
 	}
 }
 
+// fenceTime is for all nodes to note that a session goes: half of what the other gate waits for the answer.
+func (g *Gate) fenceTime() time.Duration { return g.cfg.HandoverTime / 2 }
+
 // letGo hands over a session that is suspended, and marked as moving: nobody else ends it, or gives it to a client.
 func (g *Gate) letGo(s *Session, to zmsg.SessionRef, client *secret, answer func([]byte) error) {
 	s.tellState() // ahead of the word that it goes
-	ctx, cancel := context.WithTimeout(g.ctx, fenceTime)
-	g.cfg.Peers.Moves(ctx, s.ref, to)
+	ctx, cancel := context.WithTimeout(g.ctx, g.fenceTime())
+	late := g.cfg.Peers.Moves(ctx, s.ref, to)
 	cancel()
+	if late > 0 {
+		if suppressed, ok := g.fenceLog.Allow(time.Now()); ok {
+			g.log.Warn("nodes did not answer in time that a session goes: what they have sent to it may come out of order", "session", s.ref.ID, "nodes", late, "suppressed", suppressed)
+		}
+	}
 
 	// An object's owner is asked for by its own lock, which comes before the session's.
 	var bound []*wirepb.BoundTo

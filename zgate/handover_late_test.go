@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"zgame/zmsg"
+	"zgame/zmsg/wirepb"
 )
 
 // slowGroups is a bus that subscribes when the test says so.
@@ -194,6 +197,55 @@ func TestSecondTry(t *testing.T) {
 		t.Fatalf("the session is lost: %v", b.welcome)
 	}
 	b.pushes("1 one")
+	if gap := b.nextControl().GetGap(); gap.GetFirst() != 2 || gap.GetLast() != 0 { // what has come between the two tries was dropped
+		t.Errorf("told of %v", gap)
+	}
+}
+
+// A question that comes twice has the answer that it had, though there would be another one by now: who has that answer waits for nothing any more.
+func TestQuestionComesTwice(t *testing.T) {
+	t.Parallel()
+	_, g := newTown(t, 2)
+	c := g[0].kept("ann")
+	g[0].cut(c)
+	tok, err := parseToken(c.welcome.GetResume())
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(number uint64, user string) *wirepb.HandoverAnswer {
+		ask, err := proto.Marshal(&wirepb.HandoverAsk{User: user, Secret: tok.secret[:], Key: tok.key[:]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan []byte, 1)
+		g[0].HandOver(g[1].self.Ref(), number, tok.ref, ask, func(b []byte) error { got <- b; return nil })
+		var a wirepb.HandoverAnswer
+		if err := proto.Unmarshal(<-got, &a); err != nil {
+			t.Fatal(err)
+		}
+		return &a
+	}
+	if a := answer(1, "bob"); a.GetResult() != wirepb.HandoverResult_HANDOVER_RESULT_USER {
+		t.Errorf("%v", a)
+	}
+	if a := answer(1, "ann"); a.GetResult() != wirepb.HandoverResult_HANDOVER_RESULT_USER {
+		t.Errorf("asked twice: %v", a)
+	}
+	first := answer(2, "ann")
+	if first.GetResult() != wirepb.HandoverResult_HANDOVER_RESULT_STATE {
+		t.Fatalf("%v", first)
+	}
+	if a := answer(2, "ann"); !proto.Equal(a, first) {
+		t.Errorf("asked twice: %v", a)
+	}
+	for n := range uint64(2 * maxAsks) {
+		answer(3+n, "bob")
+	}
+	g[0].mu.Lock()
+	defer g[0].mu.Unlock()
+	if n := len(g[0].asked.answers); n > maxAsks {
+		t.Errorf("%d answers are remembered", n)
+	}
 }
 
 // There and back, before the word that the answer has come: nothing is kept for ever.

@@ -405,7 +405,9 @@ func (g *Gate) startSession(c *conn, user string, h *wirepb.Hello, ref zmsg.Sess
 		}
 		s.resume.secrets = secrets{fresh}
 		if before != nil {
-			s.resume.came = &before.ref
+			s.resume.came, s.resume.key, s.resume.asking = &before.ref, before.key, true
+		} else if s.resume.key, err = newSecret(); err != nil {
+			return nil, 0, &violation{CloseInternal, "internal error"}
 		}
 	}
 	s.rate = newRates(g.allowed, g.now())
@@ -458,7 +460,7 @@ func (s *Session) welcome(resumed bool, refused refusal) *wirepb.Control {
 	var resume string
 	var window time.Duration
 	if r := s.resume; r != nil {
-		t := token{s.ref, *r.secrets.newest()}
+		t := token{s.ref, *r.secrets.newest(), r.key}
 		resume, window = t.String(), r.window
 	}
 	return &wirepb.Control{Control: &wirepb.Control_Welcome{Welcome: &wirepb.Welcome{

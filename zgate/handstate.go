@@ -51,7 +51,7 @@ func (s *Session) exportLocked(c *conn) *wirepb.SessionState {
 			w.Routes = append(w.Routes, to.Wire())
 		}
 	}
-	w.Secrets = r.secrets.bytes()
+	w.Secrets, w.Key, w.Any = r.secrets.bytes(), r.key[:], r.any
 	for _, p := range s.publishedLocked(now) {
 		w.Published = append(w.Published, &wirepb.Published{Node: p.node.ID, Epoch: p.node.Epoch, Number: p.n, AgeMs: uint32((now - p.at) / int64(time.Millisecond))})
 	}
@@ -67,7 +67,7 @@ func (s *Session) importLocked(c *conn, w *wirepb.SessionState) {
 	s.login.Store(w.GetLogin())
 	s.pushes = w.GetPushes()
 	s.requests.resumed(w.GetLastSeq())
-	r.shown = w.GetShown()
+	r.shown, r.key, r.any = w.GetShown(), secret(w.GetKey()), w.GetAny()
 	for _, x := range w.GetSecrets() {
 		r.secrets = append(r.secrets, secret(x))
 	}
@@ -135,7 +135,7 @@ func validState(w *wirepb.SessionState) bool {
 			return false
 		}
 	}
-	return last == w.GetPushes() && len(w.GetSecrets()) > 0 && len(w.GetSecrets()) <= maxSecrets
+	return last == w.GetPushes() && len(w.GetKey()) == len(secret{}) && len(w.GetSecrets()) > 0 && len(w.GetSecrets()) <= maxSecrets
 }
 
 func orEmpty(b []byte) []byte {

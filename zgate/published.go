@@ -194,6 +194,7 @@ func (s *Session) overlapLate() {
 // cutOverlapLocked ends a wait for the gate before, which is slow, or gone: of what it was to send on something may be missing.
 func (s *Session) cutOverlapLocked() {
 	s.resume.overlap.gave = make(map[publish]struct{})
+	s.g.log.Debug("the gate before is slow with what is published, or gone", "session", s.ref.ID, "generation", s.ref.Gen, "waiting", len(s.resume.overlap.held))
 	s.gapLocked(s.c.Load(), &wirepb.Gap{})
 	s.endOverlapLocked()
 }
@@ -214,15 +215,17 @@ func (s *Session) endOverlapLocked() {
 	held := o.held
 	o.over, o.held, o.bytes, o.until = true, nil, 0, s.g.now()+publishedFor
 	o.timer.Reset(time.Duration(publishedFor))
-	for _, e := range held {
+	c := s.c.Load()
+	for _, e := range held { // in one piece: a write lets go of the lock, and what is published then would come between
 		if _, twice := o.had[e.pub]; twice {
 			s.g.count.dropTwice.Inc()
 			continue
 		}
 		o.gaveLocked(e.pub)
-		e.sentOn = true           // to the gate where the session is, if it has gone on: there it has not come by itself
-		_ = s.pushLocked(e, true) // who is slow, or has ended, is counted. Later: a write lets go of the lock, and what is published then would come between
+		e.sentOn = true // to the gate where the session is, if it has gone on: there it has not come by itself
+		s.giveLocked(c, e)
 	}
+	c.sentSoonLocked()
 	s.resume.passing.Store(false)
 	s.sayGroupsLocked()
 }

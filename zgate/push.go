@@ -189,6 +189,9 @@ func (s *Session) pushLocked(e *encoded, later bool) error {
 		return s.waitLatestLocked(c, e)
 	}
 	if err := c.admitLocked(e.weight(), e.class); err != nil {
+		if s.c.Load() != c {
+			return s.pushAgain(c, e, later)
+		}
 		switch {
 		case errors.Is(err, ErrDropped):
 			c.g.count.dropVolatile.Inc()
@@ -205,6 +208,31 @@ func (s *Session) pushLocked(e *encoded, later bool) error {
 	return nil
 }
 
+// pushAgain is push for who has locked c, which was the session's connection until a write let go of the lock: meanwhile it has ended, and the client is back by
+// another one. c is locked again when it returns.
+func (s *Session) pushAgain(c *conn, e *encoded, later bool) error {
+	c.q.mu.Unlock()
+	defer c.q.mu.Lock()
+	return s.push(e, later)
+}
+
+// giveLocked is pushLocked for one of many that are not to be parted: it does not let go of the lock, and leaves the write to sentSoonLocked. It asks for no room in the queue, so they are to be few.
+func (s *Session) giveLocked(c *conn, e *encoded) {
+	q := &c.q
+	switch {
+	case c.endedLocked():
+		_ = s.awayLocked(c, e) // what is dropped is counted
+		return
+	case e.class == zmsg.Latest && q.writer && s.latestLocked(c, e):
+		return
+	case e.class == zmsg.Volatile && q.queued-q.offered > c.g.cfg.QueueBytes/4:
+		c.g.count.dropVolatile.Inc()
+		return
+	}
+	s.appendPushLocked(c, e)
+	c.g.count.Pushes.Inc()
+}
+
 // waitLatestLocked lets e wait for the socket, in the place of an older push of its id, and of the same thing.
 func (s *Session) waitLatestLocked(c *conn, e *encoded) error {
 	if s.latestLocked(c, e) {
@@ -216,6 +244,9 @@ func (s *Session) waitLatestLocked(c *conn, e *encoded) error {
 	} else if err = c.admitLocked(e.weight(), zmsg.Latest); err == nil {
 		s.addLatestLocked(c, e)
 		return nil
+	}
+	if s.c.Load() != c {
+		return s.pushAgain(c, e, false)
 	}
 	if s.outlivesLocked(c) {
 		return s.awayLocked(c, e)

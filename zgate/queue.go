@@ -457,6 +457,14 @@ func (c *conn) sentLocked(later bool) {
 	}
 }
 
+// sentSoonLocked sees that others write what has just been appended, a busy reader or the flusher: who calls it keeps the lock.
+func (c *conn) sentSoonLocked() {
+	if q := &c.q; !c.endedLocked() && q.queued > 0 && !q.writing && !q.dirty && !c.corked.Load() {
+		q.dirty = true
+		c.g.flush.add(c)
+	}
+}
+
 // controlLocked appends a control frame.
 func (c *conn) controlLocked(m *wirepb.Control) {
 	f := zmsg.Frame{Kind: wirepb.FrameKind_FRAME_KIND_CONTROL, Control: control(m)}

@@ -36,8 +36,13 @@ type resumption struct {
 	log    keep.Log
 	latest int // suspended: what the newest of each id count, which wait in the queue of the connection
 
+	key     secret  // of all its tokens; set before its state can be seen
+	any     bool    // a gate that is gone may have sent tokens that are not among secrets: the key is enough, until the client is heard to have one that is
 	secrets secrets // of the tokens that the client may have; that of the last Welcome is the last
 	shown   bool    // the client has shown that it has a token at all: nobody else could come back
+
+	asking    bool            // the Directory has not said yet whether it may go on with the session of a gate that is gone: whoever comes for it waits
+	elsewhere zmsg.SessionRef // Lapsed: where the session is that it was to go on with; owned by who logs it in
 
 	came *zmsg.SessionRef // what it was called at the gate before; nil: it began here. Set at construction
 
@@ -49,7 +54,7 @@ type resumption struct {
 	moving   *movement                       // it goes to another gate, or has gone there
 	gone     atomic.Pointer[zmsg.SessionRef] // where it is, once it is out of this gate
 	behind   atomic.Bool                     // its place is not known any more
-	failed   bool                            // it did not come
+	failed   bool                            // it did not come, or is not to be gone on with
 	overlap  *overlap                        // what is published to its groups may come twice
 	passing  atomic.Bool                     // likewise, for as long as the gate before sends it on: for a look without the lock
 
@@ -142,7 +147,7 @@ func (s *Session) ack(c *conn, push, response uint64) {
 		return
 	}
 	r := s.resume
-	r.shown = true
+	r.shown, r.any = true, false
 	if n := len(r.secrets); n > 1 {
 		r.secrets = r.secrets[n-1:]
 	}
@@ -198,7 +203,7 @@ func (s *Session) gap(g *wirepb.Gap) {
 	}
 }
 
-// gapLocked is gap for who has the session's connection c locked.
+// gapLocked is gap for who has the session's connection c locked, and keeps it.
 func (s *Session) gapLocked(c *conn, g *wirepb.Gap) {
 	if s.state == stateGone {
 		body, err := proto.Marshal(g)
@@ -222,9 +227,9 @@ func (s *Session) gapLocked(c *conn, g *wirepb.Gap) {
 		s.resume.log.Notice(b, now)
 		s.keepLocked(before, now)
 	}
-	if c.admitLocked(len(b)+wsHeaderSize(len(b)), zmsg.Reliable) == nil {
+	if !c.endedLocked() { // a few bytes: if the queue is full, the next push finds it so
 		c.frameLocked(c.op(), b)
-		c.sentLocked(false)
+		c.sentSoonLocked()
 	}
 }
 
@@ -232,6 +237,9 @@ func (s *Session) gapLocked(c *conn, g *wirepb.Gap) {
 func (s *Session) parkLocked(c *conn) (suspended bool) {
 	g := s.g
 	defer s.wakeLocked()
+	if r := s.resume; r != nil && r.asking {
+		r.asking, r.failed = false, true
+	}
 	if !s.outlivesLocked(c) {
 		s.state = stateEnded
 		return false
@@ -292,7 +300,7 @@ func (s *Session) lapse(c *conn, now int64) (next int64) {
 	}
 	if s.resume.moving != nil {
 		c.q.mu.Unlock()
-		return now + int64(fenceTime)
+		return now + int64(s.g.fenceTime())
 	}
 	if until := s.resume.until; now < until {
 		c.q.mu.Unlock()
@@ -334,7 +342,9 @@ type claim struct {
 	user   string // as the Authenticator has it
 	gen    uint32
 	secret secret
+	key    secret
 	last   uint64 // push that it has
+	seq    uint64 // the greatest of its requests
 	text   bool   // codec
 }
 
@@ -345,8 +355,15 @@ type holder struct {
 	resumes bool // at all
 	state   uint8
 	secrets secrets
+	key     secret
+	any     bool // the key is enough
 	pushes  uint64
 	text    bool
+}
+
+// knows compares in a time that tells nothing.
+func (h *holder) knows(cl *claim) bool {
+	return h.secrets.has(&cl.secret) || h.any && h.key.is(&cl.key)
 }
 
 // judge decides whether the client of cl is that of h.
@@ -354,13 +371,13 @@ func judge(h *holder, cl *claim) refusal {
 	switch {
 	case !h.resumes:
 		return refusedInvalid
-	case !h.secrets.has(&cl.secret):
+	case !h.knows(cl):
 		return refusedInvalid // who has not even got a secret is not told more
 	case h.user != cl.user:
 		return refusedUser
 	case h.state == stateEnded:
 		return refusedExpired
-	case cl.gen > h.gen, cl.last > h.pushes, h.text != cl.text: // the token of a gate before is good, as long as its secret is
+	case cl.gen > h.gen && !h.any, cl.last > h.pushes && h.secrets.has(&cl.secret), h.text != cl.text: // the token of a gate before is good, as long as its secret is
 		return refusedInvalid
 	}
 	return granted
@@ -369,7 +386,7 @@ func judge(h *holder, cl *claim) refusal {
 func (s *Session) holderLocked(c *conn) holder {
 	h := holder{user: s.user, gen: s.ref.Gen, state: s.state, pushes: s.pushes, text: c.text.Load()}
 	if r := s.resume; r != nil {
-		h.resumes, h.secrets = true, r.secrets
+		h.resumes, h.secrets, h.key, h.any = true, r.secrets, r.key, r.any
 	}
 	return h
 }
@@ -387,7 +404,7 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 	if err != nil {
 		return nil, refusedInvalid, nil //nolint:nilerr // the client is told
 	}
-	cl := claim{user: user, gen: t.ref.Gen, secret: t.secret, last: h.GetLastPush(), text: c.text.Load()}
+	cl := claim{user: user, gen: t.ref.Gen, secret: t.secret, key: t.key, last: h.GetLastPush(), seq: h.GetLastSeq(), text: c.text.Load()}
 	at := t.ref
 	for range maxTrail {
 		s := g.sessions.get(at.ID)
@@ -414,7 +431,12 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 			}
 			return nil, refusedExpired, nil
 		case g.cfg.Peers == nil || h.GetResumeWindowMs() == 0 || !g.cfg.Peers.There(at.Gate):
-			return g.adopted(c, user, h, &token{at, t.secret})
+			s, next, why, v := g.adopted(c, user, h, &token{at, t.secret, t.key})
+			if next.IsZero() {
+				return s, why, v
+			}
+			at = next
+			continue
 		}
 		window := min(g.cfg.ResumeWindow, time.Duration(h.GetResumeWindowMs())*time.Millisecond)
 		fetched, next, why, v := g.fetch(c, at, &cl, window)
@@ -424,7 +446,11 @@ func (g *Gate) resumed(c *conn, user string, h *wirepb.Hello) (*Session, refusal
 		case fetched != nil:
 			at = fetched.ref // it may have ended in this moment
 		case next.IsZero(): // it does not answer
-			return g.adopted(c, user, h, &token{at, t.secret})
+			s, next, why, v := g.adopted(c, user, h, &token{at, t.secret, t.key})
+			if next.IsZero() {
+				return s, why, v
+			}
+			at = next
 		default:
 			at = next
 		}
@@ -443,10 +469,19 @@ func (g *Gate) resumedHere(c *conn, s *Session, cl *claim) (_ *Session, why refu
 		held := s.holderLocked(old)
 		why, how := judge(&held, cl), old.q.closed
 		r := s.resume
-		travels := r != nil && (r.arrival != nil || r.moving != nil)
+		travels := r != nil && (r.arrival != nil || r.moving != nil || r.asking)
 		switch {
-		case s.state == stateGone, r != nil && r.failed:
+		case s.state == stateGone:
 			old.q.mu.Unlock()
+			return nil, granted, nil, true
+		case r != nil && r.failed:
+			old.q.mu.Unlock()
+			gives := time.NewTimer(askAgain) // its place
+			select {
+			case <-gives.C:
+			case <-g.ctx.Done():
+				gives.Stop()
+			}
 			return nil, granted, nil, true
 		case travels: // judged when it is there, or gone
 		case why == refusedExpired && !how.code.Reconnect(): // it has just ended
@@ -456,6 +491,7 @@ func (g *Gate) resumedHere(c *conn, s *Session, cl *claim) (_ *Session, why refu
 			old.q.mu.Unlock()
 			return nil, why, nil, false
 		case s.state == stateSuspended:
+			s.rebaseLocked(old, cl)
 			v := s.takeLocked(old, c, cl)
 			old.q.mu.Unlock()
 			if v != nil {
@@ -484,6 +520,23 @@ func (g *Gate) resumedHere(c *conn, s *Session, cl *claim) (_ *Session, why refu
 			return nil, granted, &violation{CloseShutdown, "shutting down"}, false
 		}
 	}
+}
+
+// rebaseLocked is for a client whose token is not one that the gate knows, of a gate that is gone, and newer than the one by which the session was gone on with: the
+// numbers of its pushes and requests are that gate's. What was kept here counts from others, so it goes, and the client is told. c is the session's connection, and locked.
+func (s *Session) rebaseLocked(c *conn, cl *claim) {
+	r := s.resume
+	if r.secrets.has(&cl.secret) {
+		return
+	}
+	r.secrets = secrets{cl.secret}
+	s.pushes = max(s.pushes, cl.last)
+	s.requests.resumed(max(s.requests.last, cl.seq))
+	before := r.log.Bytes()
+	s.g.count.dropKept.Add(float64(r.log.Len()))
+	r.log.Restart(s.pushes)
+	s.g.kept.Add(int64(r.log.Bytes() - before))
+	s.gapLocked(c, &wirepb.Gap{})
 }
 
 // takeLocked makes c the session's connection: Welcome is the first thing it sends, then what its client has missed. Both are locked when it is done with
@@ -557,9 +610,6 @@ func (s *Session) back(old, c *conn) {
 	c.readAt = time.Now() // the one before may have taken its time to end
 	g.wheel.schedule(&c.timer, min(s.requests.next(), g.now()+int64(c.pingAfter())))
 	s.passedBy(c)
-	if g.cfg.Directory != nil {
-		g.rebinds.add(g, s) // the proof of its token is another
-	}
 	s.tellState()
 	g.log.Debug("session resumed", "session", s.ref.ID, "user", s.user)
 }

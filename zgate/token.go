@@ -13,20 +13,23 @@ import (
 )
 
 // A resume token names a session and proves that its bearer is the client that has had it. It is good for one resume: each Welcome brings a new one.
+// Its secret is another one each time; its key is the session's, for the directory of users, which is to know a token of a gate that is gone, and so had no time to say which
+// were its last: docs/decisions/0029.
 //
-//	version 1 | epoch uvarint | session 8 bytes | generation uvarint | secret 16 bytes | node id
+//	version 2 | epoch uvarint | session 8 bytes | generation uvarint | secret 16 bytes | key 16 bytes | node id
 //
 // To clients it is an opaque string, base64 without padding.
 type token struct {
 	ref    zmsg.SessionRef
 	secret secret
+	key    secret
 }
 
 // secret is what cannot be guessed of a token.
 type secret [16]byte
 
 const (
-	tokenVersion = 1
+	tokenVersion = 2
 	maxToken     = 512 // characters
 )
 
@@ -94,12 +97,13 @@ func (t secrets) with(s secret) secrets {
 
 // String encodes the token.
 func (t *token) String() string {
-	b := make([]byte, 0, 64)
+	b := make([]byte, 0, 80)
 	b = append(b, tokenVersion)
 	b = binary.AppendUvarint(b, t.ref.Gate.Epoch)
 	b = binary.LittleEndian.AppendUint64(b, t.ref.ID)
 	b = binary.AppendUvarint(b, uint64(t.ref.Gen))
 	b = append(b, t.secret[:]...)
+	b = append(b, t.key[:]...)
 	b = append(b, t.ref.Gate.ID...)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -121,11 +125,12 @@ func parseToken(s string) (t token, err error) {
 	b = b[n:]
 	t.ref.ID, b = binary.LittleEndian.Uint64(b), b[8:]
 	gen, n := binary.Uvarint(b)
-	if n <= 0 || gen > 1<<32-1 || len(b)-n < len(t.secret) {
+	if n <= 0 || gen > 1<<32-1 || len(b)-n < len(t.secret)+len(t.key) {
 		return t, errToken
 	}
 	t.ref.Gen = uint32(gen)
 	b = b[n+copy(t.secret[:], b[n:]):]
+	b = b[copy(t.key[:], b):]
 	t.ref.Gate.ID = string(b)
 	if t.ref.ID == 0 || t.ref.Gate.ID == "" {
 		return t, errToken

@@ -18,15 +18,16 @@ func TestJudge(t *testing.T) {
 		h := holder{
 			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), gen: rapid.Uint32Range(1, 2).Draw(t, "gen"),
 			resumes: rapid.Bool().Draw(t, "resumes"), state: rapid.SampledFrom([]uint8{stateActive, stateSuspended, stateEnded}).Draw(t, "state"),
-			secrets: rapid.SliceOfN(of, 1, 4).Draw(t, "secrets"),
-			pushes:  rapid.Uint64Range(0, 3).Draw(t, "pushes"), text: rapid.Bool().Draw(t, "text"),
+			secrets: rapid.SliceOfN(of, 1, 4).Draw(t, "secrets"), key: of.Draw(t, "key"), any: rapid.Bool().Draw(t, "any"),
+			pushes: rapid.Uint64Range(0, 3).Draw(t, "pushes"), text: rapid.Bool().Draw(t, "text"),
 		}
 		cl := claim{
 			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "claimed user"), gen: rapid.Uint32Range(1, 2).Draw(t, "claimed gen"),
-			secret: of.Draw(t, "claimed secret"), last: rapid.Uint64Range(0, 3).Draw(t, "last"), text: rapid.Bool().Draw(t, "claimed text"),
+			secret: of.Draw(t, "claimed secret"), key: of.Draw(t, "claimed key"), last: rapid.Uint64Range(0, 3).Draw(t, "last"), text: rapid.Bool().Draw(t, "claimed text"),
 		}
-		knows := slices.Contains(h.secrets, cl.secret)
-		want := h.resumes && knows && cl.user == h.user && cl.gen <= h.gen && h.state != stateEnded && cl.last <= h.pushes && cl.text == h.text
+		has := slices.Contains(h.secrets, cl.secret)
+		knows := has || h.any && h.key == cl.key
+		want := h.resumes && knows && cl.user == h.user && (h.any || cl.gen <= h.gen) && h.state != stateEnded && (!has || cl.last <= h.pushes) && cl.text == h.text
 		got := judge(&h, &cl)
 		if (got == granted) != want {
 			t.Fatalf("%v for %+v and %+v", got, h, cl)
@@ -47,6 +48,7 @@ func TestTokens(t *testing.T) {
 			ID:   rapid.Uint64Min(1).Draw(t, "id"), Gen: rapid.Uint32().Draw(t, "gen"),
 		}}
 		copy(x.secret[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "secret"))
+		copy(x.key[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "key"))
 		y, err := parseToken(x.String())
 		if err != nil || x != y {
 			t.Fatalf("%+v became %+v, %v", x, y, err)

@@ -16,13 +16,21 @@ type Login struct {
 
 	// Window is for how long the session may be gone on with at another gate where its own is gone; 0: not at all.
 	Window time.Duration
-	// Proof is a hash of what the client's resume token holds. It changes with each token; the one before stays good.
+	// Proof is a hash of the key that all resume tokens of the session hold. It stays the same, wherever the session goes.
 	Proof []byte
-	// Resumes is the session of another gate that this one goes on with, and Claim the Proof of its client's token. Zero: of none.
+	// Resumes is the session of another gate that this one goes on with, and Claim the Proof that its client's token has. Zero: of none.
 	Resumes SessionRef
 	Claim   []byte
 	// Handed says that the gate of Resumes has handed its session over: there is nothing to be proved, and nothing to be closed.
 	Handed bool
+}
+
+// ElsewhereError says that the session which a Login was to go on with goes on at another gate: the client is to be asked for there.
+type ElsewhereError struct{ Session SessionRef }
+
+// Error says where.
+func (e *ElsewhereError) Error() string {
+	return "zmsg: the session is at the gate of " + e.Session.Gate.String() + " by now"
 }
 
 // Admission is what a directory of users says of a login.

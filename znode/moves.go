@@ -51,10 +51,9 @@ type moves struct {
 	told repeater // that a session goes, to each node until it has noted it
 
 	mu     sync.Mutex
-	last   uint64                    // number of the newest question; guarded by mu
-	asks   map[uint64]*question      // that wait for their answers; guarded by mu
-	fences map[uint64]*sessionFence  // that wait for nodes; guarded by mu
-	silent map[zmsg.NodeRef]struct{} // nodes that have not noted the last that they were told of, and are not waited for until they do; guarded by mu
+	last   uint64                   // number of the newest question; guarded by mu
+	asks   map[uint64]*question     // that wait for their answers; guarded by mu
+	fences map[uint64]*sessionFence // that wait for nodes; guarded by mu
 }
 
 // maxMoves is how many moves of sessions are remembered; the oldest go. By those the gate before is asked, while it is there.
@@ -81,7 +80,7 @@ type question struct {
 
 func newMoves(s *sessions) *moves {
 	m := &moves{
-		s: s, asks: map[uint64]*question{}, fences: map[uint64]*sessionFence{}, silent: map[zmsg.NodeRef]struct{}{},
+		s: s, asks: map[uint64]*question{}, fences: map[uint64]*sessionFence{},
 		told: newRepeater(s.link, s.alive),
 	}
 	m.told.prune = m.prune
@@ -238,26 +237,24 @@ func (m *moves) Taken(ref zmsg.SessionRef) {
 }
 
 // Moves implements zgate.Peers. Nodes that have not noted in time hear of it all the same, since only they can tell their actors.
-func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
+func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) (late int) {
 	nodes := m.nodes()
-	if len(nodes) == 0 || m.told.owes() > maxOwed {
-		return
+	if len(nodes) == 0 {
+		return 0
+	}
+	if m.told.owes() > maxOwed {
+		return len(nodes)
 	}
 	body, err := proto.Marshal(&wirepb.MovesTo{Gate: to.Gate.ID, Epoch: to.Gate.Epoch, Generation: to.Gen})
 	if err != nil {
-		return
+		return len(nodes)
 	}
 	f := &sessionFence{nodes: make(map[zmsg.NodeRef]struct{}, len(nodes)), done: make(chan struct{})}
 	m.mu.Lock()
 	m.last++
 	number := m.last
 	for _, n := range nodes {
-		if _, silent := m.silent[n]; !silent {
-			f.nodes[n] = struct{}{}
-		}
-	}
-	if len(f.nodes) == 0 {
-		close(f.done)
+		f.nodes[n] = struct{}{}
 	}
 	m.fences[number] = f
 	m.mu.Unlock()
@@ -275,9 +272,7 @@ func (m *moves) Moves(ctx context.Context, from, to zmsg.SessionRef) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.fences, number)
-	for n := range f.nodes {
-		m.silent[n] = struct{}{}
-	}
+	return len(f.nodes)
 }
 
 // maxOwed is how many moves the nodes are told of at once; beyond, what nodes send by the old name is late.
@@ -298,7 +293,6 @@ func (m *moves) noted(n zmsg.NodeRef, number uint64) {
 	m.told.paid(debtor{n, number, true}, 0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.silent, n)
 	if f := m.fences[number]; f != nil {
 		f.without(n)
 	}
@@ -317,11 +311,6 @@ func (m *moves) nobody(n zmsg.NodeRef) {
 			}
 		}
 	}
-	m.withoutLocked(n)
-	m.silent[n] = struct{}{}
-}
-
-func (m *moves) withoutLocked(n zmsg.NodeRef) {
 	for _, f := range m.fences {
 		f.without(n)
 	}
@@ -332,11 +321,6 @@ func (m *moves) prune() {
 	m.told.pardon()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for n := range m.silent {
-		if m.s.alive(n) == nodeGone {
-			delete(m.silent, n)
-		}
-	}
 	for _, f := range m.fences {
 		for n := range f.nodes {
 			if m.s.alive(n) == nodeGone {
@@ -375,7 +359,7 @@ func (m *moves) control(e *zmsg.Envelope, from zmsg.NodeRef) bool {
 			return true // another start of this node, which had one
 		}
 		number := e.Request
-		gate.HandOver(from, ref, slices.Clone(e.Body), func(b []byte) error {
+		gate.HandOver(from, number, ref, slices.Clone(e.Body), func(b []byte) error {
 			return m.s.link.SendControl(from, &zmsg.Envelope{ID: controlAnswer, Request: number, Session: ref, Body: b})
 		})
 	case controlAnswer:

@@ -90,9 +90,6 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 	}
 	if i := find(u.GetLogins(), s); i >= 0 {
 		l := u.GetLogins()[i]
-		if renew(l, req.GetProof()) {
-			c.Dirty()
-		}
 		return &userpb.Bound{Number: l.GetNumber(), Admission: uint32(endedBy(l))}, c.Bind(s)
 	}
 	l := &userpb.Login{Session: req.GetSession(), Number: req.GetNumber(), WindowMs: req.GetWindowMs(), Proof: req.GetProof()}
@@ -111,12 +108,15 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 		}
 		fresh = false // what the directory knew is lost: the number decides
 	case req.GetResumes() != nil:
-		i := find(u.GetLogins(), refOf(req.GetResumes()))
-		if i < 0 { // where its gate has handed it over, but not the word of it
-			i = findID(u.GetLogins(), refOf(req.GetResumes()))
-		}
+		// By its newest name: its gate may have handed it over without a word of it, or another one has gone on with it, and the name of before is being closed still.
+		i := findID(u.GetLogins(), refOf(req.GetResumes()))
 		if i < 0 || u.GetLogins()[i].GetEnd() != nil || !proves(u.GetLogins()[i], req.GetClaim()) {
 			return &userpb.Bound{Admission: uint32(zmsg.Lapsed)}, nil
+		}
+		if l := u.GetLogins()[i]; !l.GetLost() && l.GetSession().GetGeneration() > req.GetResumes().GetGeneration() {
+			// Another gate has gone on with it. Who comes late with the token of before, perhaps of a connection that is dead, does not take it from there: that gate
+			// knows what its client has.
+			return &userpb.Bound{Admission: uint32(zmsg.Lapsed), Elsewhere: l.GetSession()}, nil
 		}
 		before, fresh = u.GetLogins()[i], false
 		l.Number = before.GetNumber()
@@ -154,7 +154,6 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 func rename(c *userContext, l *userpb.Login, req *userpb.Bind) (*userpb.Bound, error) {
 	before := refOf(l.GetSession())
 	l.Session = req.GetSession()
-	renew(l, req.GetProof())
 	c.Dirty()
 	if err := c.Unbind(before); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package zuser
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/subtle"
 	"slices"
@@ -76,17 +75,7 @@ func admit(have []*userpb.Login, l *userpb.Login, fresh bool, most int, refuse b
 
 // proves reports whether the claim is that of the login's client.
 func proves(l *userpb.Login, claim []byte) bool {
-	is := func(proof []byte) bool { return len(proof) > 0 && subtle.ConstantTimeCompare(proof, claim) == 1 }
-	return is(l.GetProof()) || is(l.GetBefore())
-}
-
-// renew takes note of the proof of a newer token. It reports whether that is news.
-func renew(l *userpb.Login, proof []byte) bool {
-	if len(proof) == 0 || bytes.Equal(l.GetProof(), proof) {
-		return false
-	}
-	l.Before, l.Proof = l.GetProof(), proof
-	return true
+	return len(l.GetProof()) > 0 && subtle.ConstantTimeCompare(l.GetProof(), claim) == 1
 }
 
 func refOf(s *userpb.Session) zmsg.SessionRef {

@@ -39,7 +39,7 @@ const (
 func (u *Users) KeyOf(user string) zmsg.Key { return Key(user) }
 
 // Bind tells the directory of a session. It tries again where that may help, until ctx ends. It satisfies zgate.Directory.
-// Errors: why the directory could not be asked, as those of zrouter.Call.
+// Errors: *zmsg.ElsewhereError; why the directory could not be asked, as those of zrouter.Call.
 func (u *Users) Bind(ctx context.Context, l zmsg.Login) (number uint64, a zmsg.Admission, err error) {
 	req := &userpb.Bind{
 		Session: wireOf(l.Session), Number: l.Number, Most: uint32(max(0, l.Most)), Refuse: l.Refuse,
@@ -53,6 +53,8 @@ func (u *Users) Bind(ctx context.Context, l zmsg.Login) (number uint64, a zmsg.A
 		answer, err := ask[userpb.Bound](ctx, u, l.User, req)
 		a = zmsg.Admission(answer.GetAdmission())
 		switch {
+		case err == nil && answer.GetElsewhere() != nil:
+			return 0, a, &zmsg.ElsewhereError{Session: refOf(answer.GetElsewhere())}
 		case err == nil && (a != zmsg.Refused || time.Now().After(until)):
 			return answer.GetNumber(), a, nil
 		case err != nil && (!zmsg.CodeOf(err).Retry() || errors.Is(err, zrouter.ErrNoNode) || errors.Is(err, zrouter.ErrClosing)):

@@ -1977,6 +1977,8 @@ type HandoverAsk struct {
 	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`                      // of the token
 	LastPush      uint64                 `protobuf:"varint,3,opt,name=last_push,json=lastPush,proto3" json:"last_push,omitempty"` // that the client has
 	Text          bool                   `protobuf:"varint,4,opt,name=text,proto3" json:"text,omitempty"`                         // the client's codec
+	Key           []byte                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                            // of the token
+	LastSeq       uint64                 `protobuf:"varint,6,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`    // the greatest of a request that the client has sent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2037,6 +2039,20 @@ func (x *HandoverAsk) GetText() bool {
 		return x.Text
 	}
 	return false
+}
+
+func (x *HandoverAsk) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *HandoverAsk) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
 }
 
 // HandoverAnswer is a session's state, or why there is none.
@@ -2154,6 +2170,8 @@ type SessionState struct {
 	Objects       []*BoundTo             `protobuf:"bytes,17,rep,name=objects,proto3" json:"objects,omitempty"`     // the oldest first
 	Published     []*Published           `protobuf:"bytes,18,rep,name=published,proto3" json:"published,omitempty"` // to its groups of late, which it has had
 	Secrets       [][]byte               `protobuf:"bytes,19,rep,name=secrets,proto3" json:"secrets,omitempty"`     // of the tokens that the client may have, the newest last
+	Key           []byte                 `protobuf:"bytes,20,opt,name=key,proto3" json:"key,omitempty"`             // that all of them hold: what the directory knows a hash of
+	Any           bool                   `protobuf:"varint,21,opt,name=any,proto3" json:"any,omitempty"`            // a gate that died may have sent others: the key alone is enough until the client shows one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2319,6 +2337,20 @@ func (x *SessionState) GetSecrets() [][]byte {
 		return x.Secrets
 	}
 	return nil
+}
+
+func (x *SessionState) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *SessionState) GetAny() bool {
+	if x != nil {
+		return x.Any
+	}
+	return false
 }
 
 // Published names one publish to a group: what its node counts.
@@ -3235,12 +3267,14 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\tObjectKey\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\rR\x04type\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\rR\x04zone\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id\"j\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\"\x97\x01\n" +
 	"\vHandoverAsk\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x1b\n" +
 	"\tlast_push\x18\x03 \x01(\x04R\blastPush\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\bR\x04text\"\xe2\x01\n" +
+	"\x04text\x18\x04 \x01(\bR\x04text\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12\x19\n" +
+	"\blast_seq\x18\x06 \x01(\x04R\alastSeq\"\xe2\x01\n" +
 	"\x0eHandoverAnswer\x120\n" +
 	"\x06result\x18\x01 \x01(\x0e2\x18.zgame.v1.HandoverResultR\x06result\x12,\n" +
 	"\x05state\x18\x02 \x01(\v2\x16.zgame.v1.SessionStateR\x05state\x12\x12\n" +
@@ -3250,7 +3284,7 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"generation\x18\x05 \x01(\rR\n" +
 	"generation\x12\x12\n" +
 	"\x04code\x18\x06 \x01(\rR\x04code\x12\x12\n" +
-	"\x04text\x18\a \x01(\tR\x04text\"\xe6\x04\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\x8a\x05\n" +
 	"\fSessionState\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\x12\x1b\n" +
@@ -3271,7 +3305,9 @@ const file_zgame_v1_wire_proto_rawDesc = "" +
 	"\x06routes\x18\x10 \x03(\v2\x16.zgame.v1.SessionRouteR\x06routes\x12+\n" +
 	"\aobjects\x18\x11 \x03(\v2\x11.zgame.v1.BoundToR\aobjects\x121\n" +
 	"\tpublished\x18\x12 \x03(\v2\x13.zgame.v1.PublishedR\tpublished\x12\x18\n" +
-	"\asecrets\x18\x13 \x03(\fR\asecrets\"d\n" +
+	"\asecrets\x18\x13 \x03(\fR\asecrets\x12\x10\n" +
+	"\x03key\x18\x14 \x01(\fR\x03key\x12\x10\n" +
+	"\x03any\x18\x15 \x01(\bR\x03any\"d\n" +
 	"\tPublished\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x16\n" +

@@ -45,9 +45,6 @@ func (l *Log) Export(now int64) State {
 	}
 }
 
-// Miss notes that something is missing which was sent behind the push with number n.
-func (l *Log) Miss(n uint64) { l.blind, l.before = true, max(l.before, n) }
-
 // Import makes an empty Log hold what another one has exported; it keeps the bodies, which nobody may change any more.
 func (l *Log) Import(s *State, now int64) {
 	l.gone, l.blind, l.before = s.Gone, s.Blind, s.Before

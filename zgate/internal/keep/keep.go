@@ -422,6 +422,12 @@ func (l *Log) Sent(seq uint64) bool {
 	}
 }
 
+// Restart lets everything go; the next push has the number n+1.
+func (l *Log) Restart(n uint64) {
+	l.Clear()
+	l.gone, l.blind, l.before = n, false, 0
+}
+
 // Clear lets everything go.
 func (l *Log) Clear() {
 	if l.held == nil {

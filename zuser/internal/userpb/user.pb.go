@@ -126,8 +126,7 @@ type Login struct {
 	End           *End                   `protobuf:"bytes,3,opt,name=end,proto3" json:"end,omitempty"`                            // set: it is being closed, and is none of the user's any more
 	Lost          bool                   `protobuf:"varint,4,opt,name=lost,proto3" json:"lost,omitempty"`                         // its gate is gone; another one may go on with it
 	WindowMs      uint32                 `protobuf:"varint,5,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // for so long
-	Proof         []byte                 `protobuf:"bytes,6,opt,name=proof,proto3" json:"proof,omitempty"`                        // hash of what its client's resume token holds
-	Before        []byte                 `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`                      // likewise, of the token before
+	Proof         []byte                 `protobuf:"bytes,6,opt,name=proof,proto3" json:"proof,omitempty"`                        // hash of what all its client's resume tokens hold
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -200,13 +199,6 @@ func (x *Login) GetWindowMs() uint32 {
 func (x *Login) GetProof() []byte {
 	if x != nil {
 		return x.Proof
-	}
-	return nil
-}
-
-func (x *Login) GetBefore() []byte {
-	if x != nil {
-		return x.Before
 	}
 	return nil
 }
@@ -445,6 +437,7 @@ type Bound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
 	Admission     uint32                 `protobuf:"varint,2,opt,name=admission,proto3" json:"admission,omitempty"` // a zmsg.Admission
+	Elsewhere     *Session               `protobuf:"bytes,3,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`  // lapsed: where the session is that it was to go on with
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -491,6 +484,13 @@ func (x *Bound) GetAdmission() uint32 {
 		return x.Admission
 	}
 	return 0
+}
+
+func (x *Bound) GetElsewhere() *Session {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return nil
 }
 
 // Push goes to all sessions of the user.
@@ -738,15 +738,14 @@ const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12\x1a\n" +
 	"\bpresence\x18\x05 \x01(\x04R\bpresence\x12\x12\n" +
 	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
-	"\x04told\x18\a \x01(\x04R\x04told\"\xd6\x01\n" +
+	"\x04told\x18\a \x01(\x04R\x04told\"\xc4\x01\n" +
 	"\x05Login\x120\n" +
 	"\asession\x18\x01 \x01(\v2\x16.zgame.user.v1.SessionR\asession\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12$\n" +
 	"\x03end\x18\x03 \x01(\v2\x12.zgame.user.v1.EndR\x03end\x12\x12\n" +
 	"\x04lost\x18\x04 \x01(\bR\x04lost\x12\x1b\n" +
 	"\twindow_ms\x18\x05 \x01(\rR\bwindowMs\x12\x14\n" +
-	"\x05proof\x18\x06 \x01(\fR\x05proof\x12\x16\n" +
-	"\x06before\x18\a \x01(\fR\x06before\"c\n" +
+	"\x05proof\x18\x06 \x01(\fR\x05proofJ\x04\b\a\x10\b\"c\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x1e\n" +
 	"\n" +
@@ -766,10 +765,11 @@ const file_zgame_user_v1_user_proto_rawDesc = "" +
 	"\x05proof\x18\x06 \x01(\fR\x05proof\x120\n" +
 	"\aresumes\x18\a \x01(\v2\x16.zgame.user.v1.SessionR\aresumes\x12\x14\n" +
 	"\x05claim\x18\b \x01(\fR\x05claim\x12\x16\n" +
-	"\x06handed\x18\t \x01(\bR\x06handed:\x04\xe0\xe0\x18\x14\"C\n" +
+	"\x06handed\x18\t \x01(\bR\x06handed:\x04\xe0\xe0\x18\x14\"y\n" +
 	"\x05Bound\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1c\n" +
-	"\tadmission\x18\x02 \x01(\rR\tadmission:\x04\xe0\xe0\x18\x15\"V\n" +
+	"\tadmission\x18\x02 \x01(\rR\tadmission\x124\n" +
+	"\telsewhere\x18\x03 \x01(\v2\x16.zgame.user.v1.SessionR\telsewhere:\x04\xe0\xe0\x18\x15\"V\n" +
 	"\x04Push\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
@@ -814,13 +814,14 @@ var file_zgame_user_v1_user_proto_depIdxs = []int32{
 	3, // 2: zgame.user.v1.Login.end:type_name -> zgame.user.v1.End
 	2, // 3: zgame.user.v1.Bind.session:type_name -> zgame.user.v1.Session
 	2, // 4: zgame.user.v1.Bind.resumes:type_name -> zgame.user.v1.Session
-	3, // 5: zgame.user.v1.Kick.end:type_name -> zgame.user.v1.End
-	2, // 6: zgame.user.v1.Sessions.sessions:type_name -> zgame.user.v1.Session
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2, // 5: zgame.user.v1.Bound.elsewhere:type_name -> zgame.user.v1.Session
+	3, // 6: zgame.user.v1.Kick.end:type_name -> zgame.user.v1.End
+	2, // 7: zgame.user.v1.Sessions.sessions:type_name -> zgame.user.v1.Session
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_zgame_user_v1_user_proto_init() }
