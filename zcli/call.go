@@ -61,7 +61,7 @@ func (o *operator) call(ctx context.Context, message string, query url.Values, b
 	if err != nil {
 		return err
 	}
-	res, err := adminport.Ask(ctx, address, http.MethodPost, "/call/"+url.PathEscape(message)+"?"+query.Encode(), body)
+	res, err := adminport.Ask(ctx, address, http.MethodPost, "/call/"+adminport.Segment(message)+"?"+query.Encode(), body)
 	if err != nil {
 		if s, ok := errors.AsType[*adminport.StatusError](err); ok {
 			return errors.New(s.Text)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -159,11 +160,14 @@ func devConsole(s *znode.Settings, flag string) (err error) {
 	case flag != "":
 		c.Address = flag
 	case c.Address == "":
-		if c.Address, err = addPort(s.Admin.Address, consoleStep); err != nil { // the port is among the last
-			host, _, err := net.SplitHostPort(s.Admin.Address)
-			if err != nil {
-				return fmt.Errorf("--admin: %q: expected host:port", s.Admin.Address)
-			}
+		host, port, err := net.SplitHostPort(s.Admin.Address)
+		if err != nil {
+			return fmt.Errorf("--admin: %q: expected host:port", s.Admin.Address)
+		}
+		if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+			host = "127.0.0.1" // the admin port may be for the network, tokens are not
+		}
+		if c.Address, err = addPort(net.JoinHostPort(host, port), consoleStep); err != nil { // the port is among the last
 			c.Address = net.JoinHostPort(host, "0")
 		}
 	}
@@ -334,7 +338,7 @@ func banner(env Env, app znode.App, nodes []*znode.Node, file string) {
 		}
 		fmt.Fprintf(&b, "    gate   %s\n    admin  http://%s/metrics /livez /readyz\n", n.GateURL(), n.AdminAddr())
 		if a := n.ConsoleAddr(); a != "" {
-			fmt.Fprintf(&b, "    console http://%s/#token=%s\n", a, url.QueryEscape(n.Settings().Console.OperatorToken))
+			fmt.Fprintf(&b, "    console http://%s/#token=%s\n", a, url.PathEscape(n.Settings().Console.OperatorToken))
 		}
 	}
 	fmt.Fprintf(&b, "\n  settings of the first node: %s\n  look at it from another terminal: %s inspect --config %s\n\nstop with Ctrl-C\n\n", file, env.Name, file)

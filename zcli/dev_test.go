@@ -54,6 +54,7 @@ func TestDevConsole(t *testing.T) {
 		{"", "", "127.0.0.1:9090", "127.0.0.1:9190"},
 		{"", "", "127.0.0.1:0", "127.0.0.1:0"},
 		{"", "", "127.0.0.1:65500", "127.0.0.1:0"},
+		{"", "", ":9090", "127.0.0.1:9190"}, // the admin port may be for the network, tokens are not
 		{"", "127.0.0.1:7777", "127.0.0.1:9090", "127.0.0.1:7777"},
 		{"127.0.0.1:8888", "127.0.0.1:7777", "127.0.0.1:9090", "127.0.0.1:8888"},
 		{"off", "127.0.0.1:7777", "127.0.0.1:9090", ""},
@@ -83,7 +84,7 @@ func TestDevConsole(t *testing.T) {
 	if err := devConsole(&s, ""); err != nil || s.Console.OperatorToken != "a-token-of-operators" {
 		t.Errorf("somebody's own token: %+v, %v", s.Console, err)
 	}
-	s.Admin.Address = "nowhere"
+	s.Admin.Address, s.Console.Address = "nowhere", ""
 	if err := devConsole(&s, ""); err == nil || devConsole(&s, "off") != nil {
 		t.Errorf("an admin address that is none: %v", err)
 	}

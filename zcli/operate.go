@@ -224,7 +224,7 @@ func (o *operator) inspectUser(ctx context.Context, user string) error {
 		return err
 	}
 	var s znode.UserStatus
-	if err := adminport.Fetch(ctx, address, http.MethodGet, "/users/"+url.PathEscape(user), &s); err != nil {
+	if err := adminport.Fetch(ctx, address, http.MethodGet, "/users/"+adminport.Segment(user), &s); err != nil {
 		return err
 	}
 	if len(s.Sessions) == 0 {
@@ -293,7 +293,7 @@ func kickCommand() Command {
 				}
 				q := url.Values{"code": {strconv.FormatUint(uint64(*code), 10)}, "text": {*text}}
 				var done znode.Kicked
-				if err := adminport.Fetch(ctx, address, http.MethodPost, "/users/"+url.PathEscape(words[0])+"/kick?"+q.Encode(), &done); err != nil {
+				if err := adminport.Fetch(ctx, address, http.MethodPost, "/users/"+adminport.Segment(words[0])+"/kick?"+q.Encode(), &done); err != nil {
 					if s, ok := errors.AsType[*adminport.StatusError](err); ok && s.Status == http.StatusNotFound {
 						return fmt.Errorf("%s is not logged in", words[0])
 					}

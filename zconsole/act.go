@@ -17,13 +17,13 @@ import (
 // action answers what f does, for an operator, and logs it whatever came of it.
 func (c *Console) action(name string, f func(ctx context.Context, r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), actTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime) // what has begun is heard to its end, for the log
 		defer cancel()
 		began := time.Now()
 		answer, err := f(ctx, r)
 		attrs := []any{"action", name, "what", r.URL.RawQuery, "role", roleOf(r).String(), "from", r.RemoteAddr, "took", time.Since(began)}
 		if err != nil {
-			c.log.Warn("console: an operator's action came to nothing", append(attrs, "err", err)...)
+			c.log.Warn("console: an operator's action failed, or its end is not known: look before it is repeated", append(attrs, "err", err)...)
 			writeError(w, err)
 			return
 		}
@@ -68,7 +68,7 @@ func (c *Console) kick(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return post(ctx, address, "/users/"+url.PathEscape(user)+"/kick?"+url.Values{"code": {cmp.Or(q.Get("code"), "4000")}, "text": {q.Get("text")}}.Encode(), http.NoBody)
+	return post(ctx, address, "/users/"+adminport.Segment(user)+"/kick?"+url.Values{"code": {cmp.Or(q.Get("code"), "4000")}, "text": {q.Get("text")}}.Encode(), http.NoBody)
 }
 
 // drain has the node ?node= drain and stop.
@@ -109,7 +109,7 @@ func (c *Console) call(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	began := time.Now()
-	res, err := adminport.Ask(ctx, address, http.MethodPost, "/call/"+url.PathEscape(q.Get("message"))+"?"+to.Encode(), io.LimitReader(r.Body, maxBody))
+	res, err := adminport.Ask(ctx, address, http.MethodPost, "/call/"+adminport.Segment(q.Get("message"))+"?"+to.Encode(), io.LimitReader(r.Body, maxBody))
 	took := time.Since(began)
 	if s, ok := errors.AsType[*adminport.StatusError](err); ok && (s.Status == http.StatusBadGateway || s.Status == http.StatusNotFound) {
 		return called{Error: s.Text, Took: took}, nil

@@ -84,7 +84,9 @@ func (c *Console) as(least role, h http.HandlerFunc) http.HandlerFunc {
 			}
 			writeError(w, &apiError{http.StatusUnauthorized, "expected the header Authorization: Bearer TOKEN, with console.read_token or console.operator_token of this node's settings"})
 		case is < least:
-			c.log.Warn("console: refused, for a reader", "path", r.URL.Path, "from", r.RemoteAddr)
+			if suppressed, ok := c.refused.Allow(time.Now()); ok {
+				c.log.Warn("console: refused, for a reader", "path", r.URL.Path, "from", r.RemoteAddr, "suppressed", suppressed)
+			}
 			writeError(w, &apiError{http.StatusForbidden, "this is for operators: it needs console.operator_token"})
 		default:
 			h(w, r.WithContext(context.WithValue(r.Context(), roleKey{}, is)))

@@ -42,16 +42,18 @@ type Config struct {
 
 // Bounds of what a console does at once. More is refused with 429.
 const (
-	requestRate  = 100              // requests in a second, of all who look: a page asks for three at most
+	requestRate  = 100              // requests in a second, of all who look, and of all who act: a page asks for three at most
 	requestBurst = 300              // so many at once
 	maxRequests  = 32               // asked of the API at once, traces aside
-	maxStreams   = 8                // traces that are followed at once
-	maxFanOut    = 16               // nodes that are asked at once, by one request
+	maxActions   = 16               // actions at once, which readers take no place of
+	maxStreams   = 8                // traces and drains that are followed at once
+	maxFanOut    = 64               // nodes that are asked at once, by one request
 	maxNodes     = 256              // nodes that one request asks
 	maxAnswer    = 4 << 20          // bytes of one node's answer
 	askTime      = 3 * time.Second  // for a look
 	actTime      = 35 * time.Second // for an action; the admin port bounds moves and calls itself
 	traceTime    = 10 * time.Minute // for a trace that is followed
+	drainTime    = 2 * time.Hour    // for a drain that is watched, or waited for
 	traceRate    = 20               // traces that are told in a second; the rest is counted
 	writeTimeout = 10 * time.Second // for the page to read what it is told
 	maxBody      = 1<<20 + 1        // bytes of a message that is sent: the admin port says what is too much
@@ -66,11 +68,9 @@ type Console struct {
 	ctx    context.Context //nolint:containedctx // its life: ended by Close
 	cancel context.CancelFunc
 
-	asking  chan struct{} // holds a token for each request under way
-	streams chan struct{} // likewise, for each trace
+	asking, acting, streams slots
 
-	wrong lograte.Limiter // lines about wrong tokens
-	asked rate            // requests
+	wrong, refused lograte.Limiter // lines about wrong tokens, and about readers who want to act
 }
 
 // ErrNoToken says that nobody could look.
@@ -85,7 +85,7 @@ func New(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zconsole: %w", err)
 	}
-	c := &Console{cfg: cfg, log: cfg.Logger, asking: make(chan struct{}, maxRequests), streams: make(chan struct{}, maxStreams)}
+	c := &Console{cfg: cfg, log: cfg.Logger, asking: newSlots(maxRequests), acting: newSlots(maxActions), streams: newSlots(maxStreams)}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -102,10 +102,10 @@ func (c *Console) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /", page())
 	look := func(pattern string, f http.HandlerFunc) {
-		mux.Handle("GET /api/"+pattern, c.as(reader, c.bounded(c.asking, f)))
+		mux.Handle("GET /api/"+pattern, c.as(reader, c.asking.bound(f)))
 	}
 	act := func(pattern string, f func(ctx context.Context, r *http.Request) (any, error)) {
-		mux.Handle("POST /api/"+pattern, c.as(operator, c.bounded(c.asking, c.action(pattern, f))))
+		mux.Handle("POST /api/"+pattern, c.as(operator, c.acting.bound(c.action(pattern, f))))
 	}
 	look("me", c.serveMe)
 	look("each/{what}", c.serveEach)
@@ -113,13 +113,13 @@ func (c *Console) Handler() http.Handler {
 	look("object", c.serveObject)
 	look("messages", c.serveMessages)
 	look("messages/{message}", c.serveForm)
-	mux.Handle("GET /api/trace", c.as(reader, c.bounded(c.streams, c.serveTrace)))
-	mux.Handle("GET /api/drain/{node}", c.as(reader, c.bounded(c.streams, c.serveDrain)))
+	mux.Handle("GET /api/trace", c.as(reader, c.streams.bound(c.serveTrace)))
+	mux.Handle("GET /api/drain/{node}", c.as(reader, c.streams.bound(c.serveDrain)))
 	act("move", c.move)
 	act("kick", c.kick)
 	act("drain", c.drain)
 	act("call", c.call)
-	return http.NewCrossOriginProtection().Handler(headers(mux))
+	return headers(http.NewCrossOriginProtection().Handler(mux))
 }
 
 // headers are on every answer: nothing but this server's own scripts and styles, in nobody's frame, kept by no cache.
@@ -146,19 +146,28 @@ func page() http.Handler {
 	return http.FileServerFS(sub)
 }
 
-// bounded lets in as many requests as there is room for in slots.
-func (c *Console) bounded(slots chan struct{}, h http.HandlerFunc) http.HandlerFunc {
+// slots are what one sort of requests may take: so many at once, and in a second.
+type slots struct {
+	taken chan struct{} // holds a token for each request under way
+	asked *rate
+}
+
+func newSlots(n int) slots { return slots{make(chan struct{}, n), new(rate)} }
+
+// bound lets in as many requests as there is room for. Who does not read his answer is not waited for.
+func (s slots) bound(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !c.asked.take(time.Now()) {
+		if !s.asked.take(time.Now()) {
 			writeError(w, &apiError{http.StatusTooManyRequests, fmt.Sprintf("the console answers %d requests in a second: try again in a moment", requestRate)})
 			return
 		}
 		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
+		case s.taken <- struct{}{}:
+			defer func() { <-s.taken }()
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTime + writeTimeout)) // streams set their own
 			h(w, r)
 		default:
-			writeError(w, &apiError{http.StatusTooManyRequests, fmt.Sprintf("the console does %d of these at once: try again in a moment", cap(slots))})
+			writeError(w, &apiError{http.StatusTooManyRequests, fmt.Sprintf("the console does %d of these at once: try again in a moment", cap(s.taken))})
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"zgame/examples/chat/chatpb"
+	"zgame/internal/adminport"
 	"zgame/zdiscovery"
 	"zgame/zmsg"
 	"zgame/ztrace"
@@ -459,6 +460,56 @@ func TestRequestsAreBounded(t *testing.T) {
 	asking.Wait()
 	if status, _ := r.do(http.MethodGet, "/api/me", readToken, ""); status != http.StatusOK {
 		t.Errorf("afterwards: %d", status)
+	}
+}
+
+// A node that hangs takes nothing from the others; one whose address is another node's is not taken for it; readers take no place of operators.
+func TestNodesThatHang(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	hung := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hold }))
+	defer hung.Close()
+	defer close(hold)
+	r := newRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(adminport.NodeHeader, "n10")
+		writeJSON(w, http.StatusOK, map[string]any{})
+	})
+	good, at := r.c.cfg.Nodes()[0], strings.TrimPrefix(hung.URL, "http://")
+	nodes := []zdiscovery.Node{
+		{Ref: zmsg.NodeRef{ID: "n1", Epoch: 1}, State: zdiscovery.Ready, Admin: at}, good,
+		{Ref: zmsg.NodeRef{ID: "n3", Epoch: 1}, State: zdiscovery.Ready, Admin: good.Admin},
+	}
+	r.c.cfg.Nodes = func() []zdiscovery.Node { return nodes }
+	for range 12 { // more of them than are asked at once
+		for range 6 {
+			nodes = append(nodes, zdiscovery.Node{Ref: zmsg.NodeRef{ID: fmt.Sprint("h", len(nodes)), Epoch: 1}, State: zdiscovery.Draining, Admin: at})
+		}
+	}
+	nodes = append(nodes, good) // asked behind all that hang
+	var acting sync.WaitGroup
+	for range maxRequests { // who looks waits for those that hang
+		acting.Go(func() { r.do(http.MethodGet, "/api/each/node", readToken, "") })
+	}
+	if status, text := r.do(http.MethodPost, "/api/kick?user=ann", operateToken, ""); status != http.StatusOK {
+		t.Errorf("an action beside readers, and a node that hangs: %d %s", status, text)
+	}
+	acting.Wait()
+	status, text := r.do(http.MethodGet, "/api/each/node", readToken, "")
+	var list []NodeAnswer
+	if err := json.Unmarshal([]byte(text), &list); err != nil || status != http.StatusOK {
+		t.Fatal(status, text, err)
+	}
+	answered := 0
+	for _, a := range list {
+		switch {
+		case a.ID == "n10" && a.Error == "":
+			answered++
+		case a.ID == "n3" && !strings.Contains(a.Error, "set admin.url at n3"), a.ID != "n10" && a.Error == "":
+			t.Errorf("%s: %s, %q", a.ID, a.Data, a.Error)
+		}
+	}
+	if answered != 2 {
+		t.Errorf("%d answers of the node that answers, want both", answered)
 	}
 }
 

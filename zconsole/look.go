@@ -40,8 +40,6 @@ func (c *Console) serveEach(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{http.StatusNotFound, fmt.Sprintf("nodes are not asked for %q: expected one of %v", what, eachOf)})
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), askTime)
-	defer cancel()
 	path := "/" + what + "?" + r.URL.Query().Encode()
 	nodes := c.cluster().Nodes
 	answers := make([]NodeAnswer, len(nodes))
@@ -55,10 +53,12 @@ func (c *Console) serveEach(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		slots <- struct{}{}
-		asked.Go(func() { // ends with ctx
+		asked.Go(func() { // ends with askTime
 			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(r.Context(), askTime) // of its own: nodes that hang take no other's time
+			defer cancel()
 			var err error
-			if a.Data, err = get(ctx, n.Admin, path); err != nil {
+			if a.Data, err = get(ctx, n.Admin, path, n.Ref.ID); err != nil {
 				a.Error = err.Error()
 			}
 		})
@@ -82,13 +82,16 @@ func compareIDs(a, b string) int {
 	return 0
 }
 
-// get asks an admin port for JSON.
-func get(ctx context.Context, address, path string) (json.RawMessage, error) {
+// get asks an admin port for JSON: that of the node, where it is not "".
+func get(ctx context.Context, address, path, node string) (json.RawMessage, error) {
 	res, err := adminport.Ask(ctx, address, http.MethodGet, path, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
+	if err := adminport.Answers(res, node); err != nil {
+		return nil, err
+	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -101,11 +104,11 @@ func get(ctx context.Context, address, path string) (json.RawMessage, error) {
 	return b, nil
 }
 
-// relay answers what an admin port does.
-func relay(w http.ResponseWriter, r *http.Request, address, path string) {
+// relay answers what an admin port does: that of the node, where it is not "".
+func relay(w http.ResponseWriter, r *http.Request, address, path, node string) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	b, err := get(ctx, address, path)
+	b, err := get(ctx, address, path, node)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -126,13 +129,13 @@ func (c *Console) serveNode(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{http.StatusNotFound, err.Error()})
 		return
 	}
-	relay(w, r, address, "/"+what+"?"+r.URL.Query().Encode())
+	relay(w, r, address, "/"+what+"?"+r.URL.Query().Encode(), r.PathValue("node"))
 }
 
 // drainEvery is how often who watches a drain is told how far it is.
 const drainEvery = "250ms"
 
-// serveDrain tells how far the drain of a node is, and which objects went, a JSON value in each line, also before it begins, until they are elsewhere or the reader goes. Who
+// serveDrain tells how far the drain of a node is, and which objects went, a JSON value in each line, also before it begins, until they are elsewhere, the reader goes, or drainTime is over. Who
 // watches before it begins misses nothing: the node has the last word in before it stops.
 func (c *Console) serveDrain(w http.ResponseWriter, r *http.Request) {
 	address, err := c.cluster().Of(r.PathValue("node"))
@@ -140,16 +143,20 @@ func (c *Console) serveDrain(w http.ResponseWriter, r *http.Request) {
 		writeError(w, &apiError{http.StatusNotFound, err.Error()})
 		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), drainTime)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	q := url.Values{"follow": {drainEvery}, "since": {cmp.Or(r.URL.Query().Get("since"), "0")}}
-	res, err := adminport.Ask(ctx, address, http.MethodGet, "/drain?"+q.Encode(), http.NoBody)
+	res, err := adminport.Stream(ctx, address, "/drain?"+q.Encode())
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	defer res.Body.Close()
+	if err := adminport.Answers(res, r.PathValue("node")); err != nil {
+		writeError(w, err)
+		return
+	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	flush := http.NewResponseController(w)
 	for b := make([]byte, 32<<10); ; {
@@ -179,5 +186,5 @@ func (c *Console) relayAny(w http.ResponseWriter, r *http.Request, path string) 
 		writeError(w, err)
 		return
 	}
-	relay(w, r, address, path)
+	relay(w, r, address, path, "")
 }

@@ -9,11 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"zgame/internal/adminport"
+	"zgame/zgate"
 )
 
 // server is an HTTP server of the node with its end.
@@ -102,7 +106,17 @@ func (n *Node) adminHandler() http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return http.NewCrossOriginProtection().Handler(mux)
+	asked := http.NewCrossOriginProtection().Handler(mux)
+	here := zgate.LoopbackHost(n.cfg.Settings.Admin.Address)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(adminport.NodeHeader, n.Self().ID)
+		if host := (&url.URL{Host: r.Host}).Hostname(); here && !zgate.Loopback(host) && host != (&url.URL{Host: n.cfg.Settings.Admin.URL}).Hostname() {
+			// A browser of this machine, whose page has its own name lead here.
+			writeText(w, http.StatusForbidden, fmt.Sprintf("this port is asked for as %q: expected localhost, an address of this machine, or the host of admin.url\n", r.Host))
+			return
+		}
+		asked.ServeHTTP(w, r)
+	})
 }
 
 // pageConfig is what the page is told: where its gate is, and what there is to show.

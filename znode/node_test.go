@@ -112,6 +112,21 @@ func TestHealthFollowsTheServers(t *testing.T) {
 	cfg := r.config("n1", znode.App{Name: "test", Page: fstest.MapFS{"index.html": {Data: []byte("<html>hi")}}})
 	n := start(t, cfg)
 	admin, page := "http://"+n.AdminAddr(), "http://"+n.PageAddr()
+	for host, want := range map[string]int{"localhost:9090": 200, "[::1]:9090": 200, "evil.example:9090": 403} { // a page whose name leads here
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin+"/node", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if is := res.Header.Get("Zgame-Node"); res.StatusCode != want || is != n.Self().ID {
+			t.Errorf("asked as %s: %d of %q, want %d", host, res.StatusCode, is, want)
+		}
+	}
 	for _, c := range []struct {
 		url    string
 		status int

@@ -8,17 +8,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"zgame/zdiscovery"
 	"zgame/zmsg"
 )
 
-// maxAnswer bounds what Fetch reads of an answer, in bytes.
-const maxAnswer = 4 << 20
+const (
+	// maxAnswer bounds what Fetch reads of an answer, in bytes.
+	maxAnswer = 4 << 20
+	// dialTime is for how long a port is tried to be reached.
+	dialTime = 2 * time.Second
+	// answerTime is for how long a port is waited for that is one of several that would do, or whose answer is a stream, which begins at once.
+	answerTime = 3 * time.Second
+)
+
+// NodeHeader is a header of what admin ports answer: the id of the node.
+const NodeHeader = "Zgame-Node"
 
 // StatusError is an answer that is no success.
 type StatusError struct {
@@ -29,13 +40,30 @@ type StatusError struct {
 // Error says both.
 func (e *StatusError) Error() string { return fmt.Sprintf("%d %s", e.Status, e.Text) }
 
-// Ask asks the admin port at address; the caller closes the answer's body. An answer that is no success is a *StatusError.
+// Ask asks the admin port at address; the caller closes the answer's body. An answer that is no success is a *StatusError; a redirect is none, for who
+// answers at a node's address is not to say where this one asks.
 func Ask(ctx context.Context, address, method, path string, body io.Reader) (*http.Response, error) {
+	return ask(ctx, address, method, path, body, 0)
+}
+
+// Stream is Ask for an answer that begins at once, and goes on: a node that hangs is not waited for.
+func Stream(ctx context.Context, address, path string) (*http.Response, error) {
+	return ask(ctx, address, http.MethodGet, path, http.NoBody, answerTime)
+}
+
+// ask waits for the begin of the answer for so long; 0: as long as ctx.
+func ask(ctx context.Context, address, method, path string, body io.Reader, begins time.Duration) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
 	if err != nil {
 		return nil, err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // a kept connection would hold the node's end up
+	client := http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true, // a kept connection would hold the node's end up
+			DialContext:       (&net.Dialer{Timeout: dialTime}).DialContext, ResponseHeaderTimeout: begins,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	res, err := client.Do(req)
 	if err != nil || res.StatusCode/100 == 2 {
 		return res, err
@@ -61,9 +89,25 @@ func Fetch(ctx context.Context, address, method, path string, v any) error {
 	return nil
 }
 
+// Segment is text as a part of a path, also where it is one that a path would be cleaned of.
+func Segment(text string) string {
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
+}
+
 // ObjectPath is the path of an object.
 func ObjectPath(k zmsg.Key) string {
-	return fmt.Sprintf("/objects/%d/%d/%s", k.Type, k.Zone, url.PathEscape(k.ID))
+	return fmt.Sprintf("/objects/%d/%d/%s", k.Type, k.Zone, Segment(k.ID))
+}
+
+// Answers returns an error where an answer is not of the node called id. One of a program that does not say is taken for it.
+func Answers(res *http.Response, id string) error {
+	if is := res.Header.Get(NodeHeader); is != "" && id != "" && is != id {
+		return fmt.Errorf("the admin port that the node %s says is its own (%s) is that of %s: set admin.url at %s to host:port by which the others reach it", id, res.Request.URL.Host, is, id)
+	}
+	return nil
 }
 
 // ObjectQuery names an object in a query.
@@ -117,7 +161,10 @@ func (c *Cluster) Any(ctx context.Context) (address string, err error) {
 		if n.Admin == "" || n.State != zdiscovery.Ready {
 			continue
 		}
-		if err = Fetch(ctx, n.Admin, http.MethodGet, "/node", nil); err == nil {
+		within, cancel := context.WithTimeout(ctx, answerTime/3) // one that hangs is not to take the others' time
+		err = Fetch(within, n.Admin, http.MethodGet, "/node", nil)
+		cancel()
+		if err == nil {
 			return n.Admin, nil
 		}
 		faults = append(faults, fmt.Errorf("  %s at %s: %w", n.Ref, n.Admin, err))

@@ -47,16 +47,21 @@ func (c *Cluster) Follow(ctx context.Context, query string, f Followed) error {
 	}
 	spans, ended := make(chan ztrace.Span, 256), make(chan end)
 	var streams sync.WaitGroup
-	followed := 0
-	for _, address := range c.Ports() {
-		res, err := Ask(ctx, address, http.MethodGet, "/follow?"+query, http.NoBody)
-		if err != nil {
-			f.Fault(address, err)
+	followed, ports := 0, c.Ports()
+	answers, faults := make([]*http.Response, len(ports)), make([]error, len(ports))
+	var asked sync.WaitGroup
+	for i, address := range ports {
+		asked.Go(func() { answers[i], faults[i] = Stream(ctx, address, "/follow?"+query) }) // one that hangs keeps none waiting
+	}
+	asked.Wait()
+	for i, address := range ports {
+		if faults[i] != nil {
+			f.Fault(address, faults[i])
 			continue
 		}
 		followed++
 		streams.Go(func() { // ends with ctx
-			err := readSpans(ctx, res.Body, spans)
+			err := readSpans(ctx, answers[i].Body, spans)
 			select {
 			case ended <- end{address, err}:
 			case <-ctx.Done():

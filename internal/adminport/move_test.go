@@ -11,6 +11,27 @@ import (
 	"zgame/zmsg"
 )
 
+// Whoever is called "." or ".." is reached as all others are; a redirect leads nowhere.
+func TestSegments(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /users/{user}/kick", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%q", r.PathValue("user")) })
+	mux.HandleFunc("POST /kick", func(http.ResponseWriter, *http.Request) { t.Error("led elsewhere") })
+	mux.HandleFunc("POST /moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/kick", http.StatusTemporaryRedirect) })
+	port := httptest.NewServer(mux)
+	defer port.Close()
+	address := strings.TrimPrefix(port.URL, "http://")
+	for _, user := range []string{".", "..", "...", "a/b", "%2E", "ann", "../x"} {
+		var got string
+		if err := Fetch(t.Context(), address, http.MethodPost, "/users/"+Segment(user)+"/kick", &got); err != nil || got != user {
+			t.Errorf("%q is reached as %q: %v", user, got, err)
+		}
+	}
+	if err := Fetch(t.Context(), address, http.MethodPost, "/moved", nil); err == nil || !strings.Contains(err.Error(), "307") {
+		t.Errorf("a redirect: %v", err)
+	}
+}
+
 // A move follows an object that others move meanwhile, and says what is so where it comes to nothing.
 func TestMove(t *testing.T) {
 	t.Parallel()
