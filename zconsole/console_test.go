@@ -476,7 +476,8 @@ func TestNodesThatHang(t *testing.T) {
 	})
 	good, at := r.c.cfg.Nodes()[0], strings.TrimPrefix(hung.URL, "http://")
 	nodes := []zdiscovery.Node{
-		{Ref: zmsg.NodeRef{ID: "n1", Epoch: 1}, State: zdiscovery.Ready, Admin: at}, good,
+		{Ref: zmsg.NodeRef{ID: "n1", Epoch: 1}, State: zdiscovery.Ready, Admin: at},
+		good,
 		{Ref: zmsg.NodeRef{ID: "n3", Epoch: 1}, State: zdiscovery.Ready, Admin: good.Admin},
 	}
 	r.c.cfg.Nodes = func() []zdiscovery.Node { return nodes }

@@ -17,7 +17,9 @@ func TestSegments(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /users/{user}/kick", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "%q", r.PathValue("user")) })
 	mux.HandleFunc("POST /kick", func(http.ResponseWriter, *http.Request) { t.Error("led elsewhere") })
-	mux.HandleFunc("POST /moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/kick", http.StatusTemporaryRedirect) })
+	mux.HandleFunc("POST /moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/kick", http.StatusTemporaryRedirect)
+	})
 	port := httptest.NewServer(mux)
 	defer port.Close()
 	address := strings.TrimPrefix(port.URL, "http://")
