@@ -109,6 +109,45 @@ func TestAfterSaveInOrder(t *testing.T) {
 	}
 }
 
+// A lease that lapses between a handler and what it has asked for puts that off, and does not lose it.
+func TestAfterSaveAndLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.lease = 3 * time.Second
+	var n *testNode
+	ran, lapsed := make(chan struct{}, 1), make(chan struct{})
+	k := logs()
+	k.Handlers[0] = zrouter.Handle(func(c *logContext, req *testpb.Append) (*testpb.Appended, error) {
+		if req.Line == "lapse" {
+			c.AfterSave(func(*logContext) { ran <- struct{}{} })
+			time.Sleep(time.Until(time.Unix(0, n.until.Load())) + 10*time.Millisecond)
+			defer close(lapsed)
+		}
+		return add(c, req.Line), nil
+	})
+	n = w.start("a", zrouter.Settings{}, k)
+	if _, err := n.append("x", "first"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		_, _ = zrouter.Call[testpb.Appended](ctx, n.set, zmsg.Key{Type: k.Type, ID: "x"}, &testpb.Append{Log: "x", Line: "lapse"}) // whatever comes of it
+	}()
+	<-lapsed
+	time.Sleep(50 * time.Millisecond) // the turn that is refused; a busy machine, where it comes later, sees less
+	n.until.Store(0)
+	select {
+	case <-ran:
+	case <-time.After(patience):
+		t.Error("it does not run")
+	}
+	cancel()
+	<-answered
+}
+
 // A transfer waits for what is to run behind a save, and for what that asks for: each runs once, in order, on whichever node.
 func TestAfterSaveAndTransfers(t *testing.T) {
 	t.Parallel()

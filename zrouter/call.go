@@ -165,6 +165,9 @@ func (c *call) ran(r *zmsg.Reply) {
 		t.end()
 		return
 	}
+	if r.Code != zmsg.CodeOK && r.Outcome == zmsg.NotExecuted {
+		c.req.Then = false // it was to run behind a save, and was refused: who asked hears of it, and asks again
+	}
 	if res.inside.Load() {
 		res.early.Store(true) // before Dirty is taken: what the handler says after it has to be told by itself
 	}

@@ -77,6 +77,12 @@ func (r *residence) once(m *zmsg.Message) (done bool, err error) {
 	}
 	w, _ := m.Waiter()
 	c, _ := w.(*call)
+	if c == nil { // it came past the entry, which is what hears of its end: nothing is remembered of it
+		if m.Resent {
+			m.ReplyError(errMayRan)
+		}
+		return m.Resent, nil
+	}
 	var reply zmsg.Reply
 	var v verdict
 	sh.mu.Lock()
@@ -111,7 +117,7 @@ func (r *residence) once(m *zmsg.Message) (done bool, err error) {
 		if same != nil {
 			return true, nil
 		}
-		if saves && c != nil {
+		if saves {
 			c.durable.Store(true) // what was told after the save, or waits for it, is not told before it now
 		}
 		m.Reply(&reply)

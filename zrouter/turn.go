@@ -307,7 +307,7 @@ func (t *turn) run(o *object, x *entry.Effect) {
 	if err != nil {
 		c.fail(err)
 		c.reply.Outcome = zmsg.NotExecuted
-		c.req.Durable = false
+		c.req.Durable, c.req.Then = false, false
 		t.later(o, entry.Event{Kind: entry.Ran, Req: c.req}, c)
 	}
 }

@@ -153,7 +153,7 @@ func bind(c *userContext, req *userpb.Bind) (*userpb.Bound, error) {
 // rename has a login go on by the name that its session has at the gate to which it was handed over.
 func rename(c *userContext, l *userpb.Login, req *userpb.Bind) (*userpb.Bound, error) {
 	before := refOf(l.GetSession())
-	l.Session = req.GetSession()
+	l.Session, l.Lost = req.GetSession(), false
 	c.Dirty()
 	if err := c.Unbind(before); err != nil {
 		return nil, err
@@ -285,7 +285,7 @@ func (p presence) dropLater(c *userContext, l *userpb.Login) {
 	c.After(time.Duration(l.GetWindowMs())*time.Millisecond, func(c *userContext) {
 		u := c.State()
 		before := len(u.GetLogins())
-		if u.Logins = slices.DeleteFunc(u.GetLogins(), func(o *userpb.Login) bool { return o == l }); len(u.GetLogins()) < before {
+		if u.Logins = slices.DeleteFunc(u.GetLogins(), func(o *userpb.Login) bool { return o == l && o.GetLost() }); len(u.GetLogins()) < before {
 			c.Dirty()
 			p.look(c)
 		}
