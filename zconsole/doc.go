@@ -8,5 +8,5 @@
 //
 // # Goroutines
 //
-// A Console has none of its own: those of requests end with them; a trace that is followed ends with its request, after traceTime, and by Close.
+// A Console has none of its own: those of requests end with them; a trace that is followed, or a drain, ends with its request, after traceTime or drainTime, and by Close.
 package zconsole

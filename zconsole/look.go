@@ -43,7 +43,7 @@ func (c *Console) serveEach(w http.ResponseWriter, r *http.Request) {
 	path := "/" + what + "?" + r.URL.Query().Encode()
 	nodes := c.cluster().Nodes
 	answers := make([]NodeAnswer, len(nodes))
-	slots := make(chan struct{}, maxFanOut)
+	room := make(chan struct{}, maxFanOut)
 	var asked sync.WaitGroup
 	for i := range nodes {
 		n, a := &nodes[i], &answers[i]
@@ -52,9 +52,9 @@ func (c *Console) serveEach(w http.ResponseWriter, r *http.Request) {
 			a.Error = "it has no admin port (admin.address, admin.url)"
 			continue
 		}
-		slots <- struct{}{}
+		room <- struct{}{}
 		asked.Go(func() { // ends with askTime
-			defer func() { <-slots }()
+			defer func() { <-room }()
 			ctx, cancel := context.WithTimeout(r.Context(), askTime) // of its own: nodes that hang take no other's time
 			defer cancel()
 			var err error
@@ -175,10 +175,6 @@ func (c *Console) serveObject(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	c.relayAny(w, r, adminport.ObjectPath(k))
-}
-
-func (c *Console) relayAny(w http.ResponseWriter, r *http.Request, path string) {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
 	address, err := c.cluster().Any(ctx)
@@ -186,5 +182,5 @@ func (c *Console) relayAny(w http.ResponseWriter, r *http.Request, path string) 
 		writeError(w, err)
 		return
 	}
-	relay(w, r, address, path, "")
+	relay(w, r, address, adminport.ObjectPath(k), "")
 }

@@ -40,7 +40,7 @@ type Moved struct {
 // moveRounds is how often a move is asked for: somebody else may move the object meanwhile.
 const moveRounds = 4
 
-// Move has the node that has an object in memory give it to the node called to. Errors say what to do; none is of a move that has happened.
+// Move has the node that has an object in memory give it to the node called to. Errors say what to do; where no answer came the move may have happened.
 func (c *Cluster) Move(ctx context.Context, k zmsg.Key, to string) (*Moved, error) {
 	for range moveRounds {
 		from, err := c.Find(ctx, k)
